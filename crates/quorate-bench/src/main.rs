@@ -6,6 +6,7 @@
 //! Absolute figures are valid only for this machine at this moment. Compare only figures of one run with each
 //! other: rivals alternate in short rounds, so that other work on the machine affects all of them.
 
+mod args;
 mod compare;
 mod machine;
 mod measure;
@@ -16,15 +17,20 @@ mod rivals;
 mod scenarios;
 mod servers;
 
+use args::Args;
 use clap::Parser;
 use compare::Earlier;
-use plan::{Args, Plan};
+use plan::Plan;
 use report::Report;
 use servers::Servers;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.list {
+        scenarios::ALL.iter().for_each(|scenario| println!("{:<10} {}", scenario.name, scenario.what));
+        return ExitCode::SUCCESS;
+    }
     match run(&args) {
         Ok((report, compared)) => {
             print!("{}{compared}", if args.json { report.json() } else { report.table() });
@@ -39,12 +45,12 @@ fn main() -> ExitCode {
 
 /// Runs the measurements. Returns the report and, if requested, the comparison with an earlier report as text.
 fn run(args: &Args) -> Result<(Report, String), String> {
-    let plan = Plan::of(args)?;
+    let (plan, chosen) = (Plan::of(args)?, scenarios::chosen(args)?);
     // The earlier report is read first. If its file cannot be read, the program fails before it measures
     // anything.
     let earlier = args.compare.as_deref().map(Earlier::read).transpose()?;
     let mut report = Report::new(machine::describe());
-    for scenario in scenarios::ALL.iter().filter(|scenario| plan.wants(scenario.name)) {
+    for scenario in chosen {
         eprintln!("{}: {} …", scenario.name, scenario.what);
         if let Some(why) = (scenario.cannot_run)() {
             report.skip(scenario.name, &why);

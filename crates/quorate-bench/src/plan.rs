@@ -1,46 +1,9 @@
-//! The command line, and the plan of the measurements.
-
-use crate::scenarios;
-use clap::Parser;
-use std::{path::PathBuf, time::Duration};
-
-/// Measures Quorate and its rivals on five Redis servers, and prints a table.
-#[derive(Debug, Parser)]
-#[command(version)]
-pub(crate) struct Args {
-    /// Prints JSON instead of the table.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Compares the figures with those of an earlier run, which printed this file with --json.
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
-    pub(crate) compare: Option<PathBuf>,
-    /// Draws throughput and p99 against the number of tasks into this SVG file. Needs the scenario `tasks`.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
-    /// Runs this scenario only; may be given several times.
-    #[arg(long, value_name = "SCENARIO")]
-    only: Vec<String>,
-    /// Lists the scenarios and exits.
-    #[arg(long)]
-    list: bool,
-    /// Checks within seconds that everything runs; its figures mean nothing.
-    #[arg(long)]
-    quick: bool,
-    /// Sets the number of rounds of each rival; rivals alternate.
-    #[arg(long)]
-    rounds: Option<usize>,
-    /// Sets the length of a round.
-    #[arg(long, value_name = "SECONDS")]
-    round_seconds: Option<f64>,
-    /// Uses this server instead of starting one; give it once for each server. It is written to.
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Vec<String>,
-}
+use crate::args::Args;
+use std::time::Duration;
 
 /// The duration and the size of each measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    only: Vec<String>,
     /// The number of rounds for each rival.
     pub(crate) rounds: usize,
     /// The length of a round.
@@ -81,20 +44,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn of(args: &Args) -> Result<Self, String> {
-        let names = || scenarios::ALL.iter().map(|scenario| scenario.name);
-        if args.list {
-            scenarios::ALL.iter().for_each(|scenario| println!("{:<10} {}", scenario.name, scenario.what));
-            std::process::exit(0);
-        }
-        if let Some(unknown) = args.only.iter().find(|only| !names().any(|name| name == **only)) {
-            let known: Vec<_> = names().collect();
-            return Err(format!("--only {unknown} is not a scenario; choose one of {}", known.join(", ")));
-        }
         if let Some(seconds) = args.round_seconds.filter(|s| !(0.01..=600.0).contains(s)) {
             return Err(format!("--round-seconds is {seconds}; give 0.01 to 600"));
-        }
-        if args.plot.is_some() && !args.only.is_empty() && !args.only.iter().any(|only| only == "tasks") {
-            return Err("--plot needs the figures of the scenario tasks; add --only tasks".to_owned());
         }
         if args.rounds == Some(0) {
             return Err("--rounds is 0; give at least 1".to_owned());
@@ -102,7 +53,6 @@ impl Plan {
         let seconds = Duration::from_secs;
         let mut plan = match args.quick {
             false => Self {
-                only: args.only.clone(),
                 rounds: 9,
                 round: seconds(1),
                 tasks: vec![1, 4, 16, 64, 256, 1024],
@@ -123,7 +73,6 @@ impl Plan {
                 leases_per_stop: 50,
             },
             true => Self {
-                only: args.only.clone(),
                 rounds: 1,
                 round: Duration::from_millis(100),
                 tasks: vec![1, 16],
@@ -147,9 +96,5 @@ impl Plan {
         plan.rounds = args.rounds.unwrap_or(plan.rounds);
         plan.round = args.round_seconds.map_or(plan.round, Duration::from_secs_f64);
         Ok(plan)
-    }
-
-    pub(crate) fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 }

@@ -1,6 +1,6 @@
 //! The servers that all rivals share.
 
-use crate::plan::Args;
+use crate::args::Args;
 use quorate_testkit::redis::RedisCluster;
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-use crate::{config::ConfigError, show};
+use crate::{clean, config::ConfigError};
 use std::fmt;
 
 /// The target of the command was not found: no such job, no leader, no holder.
@@ -28,7 +28,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(code: u8, text: impl fmt::Display) -> Self {
-        Self { code, text: show::page(&text.to_string()) }
+        Self { code, text: clean::page(&text.to_string()) }
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         atomic::{AtomicBool, Ordering},
         mpsc,
@@ -29,6 +29,11 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The largest configuration file, in bytes.
 const BYTES_MAX: usize = 16 << 20;
+
+/// Returns `path` as `file` means it: a relative path starts at the directory of `file`.
+pub(crate) fn beside(file: &Path, path: &Path) -> PathBuf {
+    file.parent().map_or_else(|| path.to_owned(), |directory| directory.join(path))
+}
 
 /// Reads a text file to its end. If a pipe or a terminal has no data for [`DEADLINE`], that is an error.
 pub(crate) fn read(path: &Path) -> io::Result<String> {

@@ -11,6 +11,7 @@
 mod args;
 mod audit;
 mod claims;
+mod clean;
 pub mod config;
 mod connect;
 mod demo;

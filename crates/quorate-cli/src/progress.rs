@@ -13,7 +13,6 @@ use std::{
     cell::{Cell, RefCell},
     io::{IsTerminal, stderr},
     pin::pin,
-    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -25,12 +24,6 @@ const DRAW_EVERY: Duration = Duration::from_millis(250);
 const TEXT_MAX: usize = 400;
 /// The number of characters of the bar.
 const BAR: u32 = 20;
-/// Moves to the beginning of the line and erases it.
-const ERASE: &str = "\r\u{1b}[2K";
-
-/// True while a line of progress is on the screen.
-static IS_SHOWN: AtomicBool = AtomicBool::new(false);
-
 /// Work in progress.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -69,8 +62,7 @@ impl Progress {
     /// Removes the line. It appears again if the work continues.
     pub(crate) fn clear(&self) {
         if self.is_shown.replace(false) {
-            IS_SHOWN.store(false, Ordering::Relaxed);
-            log::erase(ERASE);
+            log::erase();
         }
     }
 
@@ -101,8 +93,7 @@ impl Progress {
         }
         let width = termios::tcgetwinsize(stderr()).map_or(80, |size| size.ws_col);
         self.is_shown.set(true);
-        IS_SHOWN.store(true, Ordering::Relaxed);
-        log::draw(&format!("{ERASE}{}", line(&work.what, took, work.total, width)));
+        log::draw(&line(&work.what, took, work.total, width));
     }
 }
 
@@ -110,12 +101,6 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
     }
-}
-
-/// Returns the sequence that precedes another text on standard error. It removes the line of progress, which appears
-/// again below that text.
-pub(crate) fn before_text() -> &'static str {
-    if IS_SHOWN.load(Ordering::Relaxed) { ERASE } else { "" }
 }
 
 /// Returns the line, which is shorter than the terminal is wide.

@@ -1,27 +1,14 @@
 //! The output of the commands to standard output. Text of other parties is printed without the characters that
 //! control a terminal.
 
+pub(crate) use crate::clean::{json_text, line, page};
+
 use crate::{
     exit::{FAILURE, Failure},
     terminal::{Output, keep_colours},
 };
-use quorate::plain::{plain, steers};
 use serde::Serialize;
-use std::{
-    fmt::Write as _,
-    io::{self, ErrorKind, Write},
-};
-
-/// Returns `text` as one line of at most `most` bytes.
-pub(crate) fn line(text: &str, most: usize) -> String {
-    plain(text, most)
-}
-
-/// Replaces the characters of `text` that control a terminal, except line ends. The line ends are those of the
-/// program itself, because every value in `text` has passed through [`line`].
-pub(crate) fn page(text: &str) -> String {
-    text.chars().map(|c| if c != '\n' && steers(c) { ' ' } else { c }).collect()
-}
+use std::io::{self, ErrorKind, Write};
 
 /// Prints a [`page`] to standard output.
 ///
@@ -75,27 +62,10 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
     Ok(json_text(&json) + "\n")
 }
 
-/// Escapes the characters of a JSON document that control a terminal. `serde_json` escapes only what JSON requires.
-pub(crate) fn json_text(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for c in json.chars() {
-        if steers(c) {
-            // Such a character can only be inside a JSON string, because JSON does not permit it elsewhere. So
-            // it can be replaced by its escape sequence.
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                // `write!` to a string never fails.
-                let _ = write!(text, "\\u{unit:04x}");
-            }
-        } else {
-            text.push(c);
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate::plain::steers;
 
     #[test]
     fn a_closed_pipe_is_no_error_and_a_full_disk_is() {
@@ -111,10 +81,5 @@ mod tests {
         let text = json(&[hostile]).unwrap();
         assert!(!text.trim_end().contains(steers), "{text}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), [hostile]);
-    }
-
-    #[test]
-    fn a_page_keeps_its_lines_and_loses_control_characters() {
-        assert_eq!(page("a\u{1b}[2J\r\nb\u{202e}c\n"), "a [2J \nb c\n");
     }
 }

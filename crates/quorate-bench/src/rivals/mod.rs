@@ -3,6 +3,7 @@
 mod ours;
 mod raw;
 mod rslocks;
+mod shared;
 
 use crate::measure::{Samples, now};
 use quorate::lease::Lease;
@@ -12,9 +13,7 @@ use ours::Ours;
 pub(crate) use ours::{quorum, quorum_of_one};
 pub(crate) use raw::{Dialect, Listener, Raw};
 use rslocks::Rslock;
-
-/// The TTL of every lock that is measured.
-pub(crate) const TTL: Duration = Duration::from_secs(10);
+pub(crate) use shared::{TTL, spawn};
 
 /// All rivals, in the order of the table.
 pub(crate) const ALL: [Kind; 5] = [Kind::Quorate, Kind::QuorateAll, Kind::Rslock, Kind::Limit, Kind::Bare];
@@ -161,12 +160,4 @@ pub(crate) async fn cycle(rival: &Arc<Rival>, tasks: usize, length: Duration) ->
         }
     }
     all
-}
-
-/// Starts a task of the benchmark itself.
-pub(crate) fn spawn<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> tokio::task::JoinHandle<T> {
-    #[expect(clippy::disallowed_methods, reason = "a program's edge: the measured side goes through Env")]
-    tokio::spawn(work)
 }

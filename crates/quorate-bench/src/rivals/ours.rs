@@ -1,4 +1,4 @@
-use super::TTL;
+use super::shared::TTL;
 use quorate::{
     lease::{Lease, TryAcquire},
     quorum::{Quorum, QuorumBuilder},

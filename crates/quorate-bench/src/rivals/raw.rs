@@ -2,32 +2,23 @@
 //! A call returns once a majority has answered. The rival has no timeouts, no trust, no reconnects and no
 //! renewal, so it shows the cost of the commands alone.
 
+mod job;
 mod listener;
 mod wire;
 
-use super::{TTL, spawn};
+pub(crate) use job::Dialect;
 pub(crate) use listener::Listener;
+
+use super::shared::{TTL, spawn};
+use job::{Job, Poll};
 use quorate::{
     env::{SystemWorld, World},
-    internals::majority,
     node::{FencingToken, Owner, Request, Resource},
     quorum::QuorumConfig,
 };
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use wire::RawConnection;
-
-/// The commands that are sent to the servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// The script calls of Quorate's own encoder.
-    Quorate,
-    /// The plain Redlock commands: `SET NX PX`, and a script that deletes a key if it has the expected value.
-    Bare,
-}
 
 /// The rival: a channel to the task of each node.
 pub(crate) struct Raw {
@@ -44,32 +35,6 @@ pub(crate) struct Signed {
 impl Signed {
     pub(crate) fn owner(&self) -> &str {
         self.owner.as_str()
-    }
-}
-
-/// A request to one node.
-struct Job {
-    request: Request,
-    poll: Arc<Poll>,
-}
-
-/// The votes on one request.
-struct Poll {
-    nodes: usize,
-    yes: AtomicUsize,
-    no: AtomicUsize,
-    done: Mutex<Option<oneshot::Sender<bool>>>,
-}
-
-impl Poll {
-    fn vote(&self, yes: bool) {
-        let most = majority(self.nodes);
-        let (count, at) = if yes { (&self.yes, most) } else { (&self.no, self.nodes - most + 1) };
-        if count.fetch_add(1, Ordering::AcqRel) + 1 == at
-            && let Some(done) = self.done.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            let _ = done.send(yes);
-        }
     }
 }
 
@@ -113,12 +78,7 @@ impl Raw {
 
     async fn ask(&self, request: &Request) -> bool {
         let (done, result) = oneshot::channel();
-        let poll = Arc::new(Poll {
-            nodes: self.senders.len(),
-            yes: AtomicUsize::new(0),
-            no: AtomicUsize::new(0),
-            done: Mutex::new(Some(done)),
-        });
+        let poll = Arc::new(Poll::new(self.senders.len(), done));
         for sender in &self.senders {
             let _ = sender.send(Job { request: request.clone(), poll: Arc::clone(&poll) });
         }

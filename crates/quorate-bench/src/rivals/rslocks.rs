@@ -1,4 +1,4 @@
-use super::TTL;
+use super::shared::TTL;
 use rslock::{Lock, LockManager};
 
 /// The crate `rslock` with its default settings.

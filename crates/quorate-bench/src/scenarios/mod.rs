@@ -15,7 +15,7 @@ mod regions;
 mod stopped;
 mod ticks;
 
-use crate::{plan::Plan, report::Row, servers::Servers};
+use crate::{args::Args, plan::Plan, report::Row, servers::Servers};
 
 type Run = fn(&Plan, &Servers) -> Result<Vec<Row>, String>;
 
@@ -34,6 +34,19 @@ impl Scenario {
     const fn new(name: &'static str, what: &'static str, run: Run) -> Self {
         Self { name, what, stops_servers: false, cannot_run: || None, run }
     }
+}
+
+/// Returns the scenarios that run, in the order of the table.
+pub(crate) fn chosen(args: &Args) -> Result<Vec<&'static Scenario>, String> {
+    let is_only = |name: &str| args.only.iter().any(|only| only == name);
+    let names: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
+    if let Some(unknown) = args.only.iter().find(|only| !names.contains(&only.as_str())) {
+        return Err(format!("--only {unknown} is not a scenario; choose one of {}", names.join(", ")));
+    }
+    if args.plot.is_some() && !args.only.is_empty() && !is_only("tasks") {
+        return Err("--plot needs the figures of the scenario tasks; add --only tasks".to_owned());
+    }
+    Ok(ALL.iter().filter(|scenario| args.only.is_empty() || is_only(scenario.name)).collect())
 }
 
 /// All scenarios, in the order of the table.

@@ -1,13 +1,19 @@
 //! The file as it is written: keys, types and positions. Other modules check the values.
 
-use super::{LeaseConfig, source::Secret, tls::TlsNames};
+use super::{LeaseConfig, Secret, tls::TlsNames};
 use humantime_serde::Serde;
 use quorate::quorum::QuorumConfig;
 use serde::{
     Deserialize,
     de::{self, value::MapAccessDeserializer},
 };
-use std::{collections::BTreeMap, fmt, ops::Range, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::Range,
+    path::PathBuf,
+    time::Duration,
+};
 use toml::Spanned;
 
 /// A duration and its position in the file.
@@ -331,4 +337,23 @@ impl FileText {
 
 fn time(written: Option<&Time>, default: Duration) -> Duration {
     written.map_or(default, |time| **time.as_ref())
+}
+
+/// Returns the values that these names mean. An error has the position and the reason.
+pub(super) fn one_of<T: Copy + Ord>(
+    key: &str,
+    written: &Spanned<Vec<Spanned<String>>>,
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+) -> Result<BTreeSet<T>, (Range<usize>, String)> {
+    if written.as_ref().is_empty() {
+        return Err((written.span(), format!("has an empty `{key}`")));
+    }
+    let find = |text: &Spanned<String>| {
+        all.iter().copied().find(|value| name(*value) == text.as_ref()).ok_or_else(|| {
+            let short: String = text.as_ref().chars().take(40).collect();
+            (text.span(), format!("has {short:?} in `{key}`, which is unknown"))
+        })
+    };
+    written.as_ref().iter().map(find).collect()
 }

@@ -1,6 +1,7 @@
 //! The settings of the HTTP server.
 
-use super::{ConfigError, Flags, Validation, beside};
+use super::{ConfigError, Flags, validation::Validation};
+use crate::files::beside;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Range,

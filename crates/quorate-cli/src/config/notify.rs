@@ -1,21 +1,21 @@
-//! The receivers of notifications, and the URLs that jobs ping.
+//! The receivers of notifications.
 
 use super::{
-    ConfigError, JobConfig, Secret, beside,
+    ConfigError, JobConfig, Secret, SecretSource,
     error::{SourceText, nearest},
-    file::NotifyText,
+    file::{NotifyText, one_of},
+    webhook::{HEADER_FIX, WEBHOOK_EXAMPLE, is_header, is_private, parse_url},
 };
+use crate::files::beside;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    net::IpAddr,
     ops::Range,
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 use toml::Spanned;
-use url::{Host, Url};
 
 /// The default time that a receiver has for one notification.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -85,15 +85,6 @@ pub enum NotifyTarget {
     },
 }
 
-/// A URL that is a secret, or the file that has it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum SecretSource {
-    /// The URL itself.
-    Url(Secret<Url>),
-    /// The file with the URL.
-    File(PathBuf),
-}
-
 impl fmt::Display for NotifyTarget {
     /// Shows the program or the host, and nothing that may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,82 +96,6 @@ impl fmt::Display for NotifyTarget {
             Self::Webhook { url: SecretSource::File(file), .. } => write!(f, "the URL in {}", file.display()),
         }
     }
-}
-
-/// The URL that a job pings, for a service that reports a job which no longer does so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PingConfig {
-    /// The URL.
-    pub url: SecretSource,
-    /// The moments at which the URL is pinged; never empty.
-    pub on: BTreeSet<PingEvent>,
-}
-
-/// A moment at which a job pings its URL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PingEvent {
-    /// An attempt begins: the URL with `/start`.
-    Start,
-    /// A run has succeeded: the URL.
-    Success,
-    /// The last attempt of a run has failed: the URL with `/fail`.
-    Fail,
-}
-
-impl PingEvent {
-    /// All moments.
-    pub const ALL: [Self; 3] = [Self::Start, Self::Success, Self::Fail];
-
-    /// Returns the name in the file.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Success => "success",
-            Self::Fail => "fail",
-        }
-    }
-}
-
-/// A URL that shows the form of a webhook.
-pub(crate) const WEBHOOK_EXAMPLE: &str = "https://alerts.example.com/hook";
-/// The reason and the fix for a header that cannot be set.
-pub(super) const HEADER_FIX: &str =
-    "which cannot be set; use a name of letters, digits and `-`, like Authorization";
-
-/// Parses a URL for requests. The error shows `example`. It does not contain the URL, because it may be a
-/// secret.
-pub(crate) fn parse_url(text: &str, example: &str) -> Result<Url, String> {
-    let fix = format!("write it like {example}");
-    let url = Url::parse(text.trim()).map_err(|error| format!("is not a URL ({error}); {fix}"))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err(format!("is not a URL of https or http; {fix}"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(
-            "has a user name or password; use a header instead: header_files = { Authorization = \"FILE\" }"
-                .to_owned(),
-        );
-    }
-    Ok(url)
-}
-
-/// Returns whether a request to `url` stays on this machine or is encrypted.
-pub(crate) fn is_private(url: &Url) -> bool {
-    let is_loopback = match url.host() {
-        Some(Host::Ipv4(ip)) => IpAddr::V4(ip).is_loopback(),
-        Some(Host::Ipv6(ip)) => IpAddr::V6(ip).is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
-    url.scheme() == "https" || is_loopback
-}
-
-/// Returns whether a request may have a header of this name whose value comes from a file.
-pub(super) fn is_header(name: &str) -> bool {
-    let is_token =
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    let reserved = ["host", "content-length", "content-type", "transfer-encoding", "connection"];
-    is_token && !reserved.contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// Checks the entries of `[[notify]]`.
@@ -347,25 +262,6 @@ impl NotifyCheck<'_> {
             time => Ok(time),
         }
     }
-}
-
-/// Returns the values that these names mean. An error has the position and the reason.
-pub(super) fn one_of<T: Copy + Ord>(
-    key: &str,
-    written: &Spanned<Vec<Spanned<String>>>,
-    all: &[T],
-    name: impl Fn(T) -> &'static str,
-) -> Result<BTreeSet<T>, (Range<usize>, String)> {
-    if written.as_ref().is_empty() {
-        return Err((written.span(), format!("has an empty `{key}`")));
-    }
-    let find = |text: &Spanned<String>| {
-        all.iter().copied().find(|value| name(*value) == text.as_ref()).ok_or_else(|| {
-            let short: String = text.as_ref().chars().take(40).collect();
-            (text.span(), format!("has {short:?} in `{key}`, which is unknown"))
-        })
-    };
-    written.as_ref().iter().map(find).collect()
 }
 
 impl fmt::Display for NotifyEvent {

@@ -1,11 +1,13 @@
 //! The OpenTelemetry collector that gets traces and metrics.
 
 use super::{
-    ConfigError, Secret, SecretSource, Validation, beside,
+    ConfigError, Secret, SecretSource,
     error::SourceText,
     file::OtlpText,
-    notify::{HEADER_FIX, is_header, is_private, parse_url},
+    validation::Validation,
+    webhook::{HEADER_FIX, is_header, is_private, parse_url},
 };
+use crate::files::beside;
 use std::{collections::BTreeMap, fmt, ops::Range, path::PathBuf, time::Duration};
 use url::Url;
 

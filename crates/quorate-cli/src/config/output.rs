@@ -1,6 +1,7 @@
 //! The settings of the files that keep the output of runs.
 
-use super::{ConfigError, Validation, beside, job::bytes};
+use super::{ConfigError, job::bytes, validation::Validation};
+use crate::files::beside;
 use std::{path::PathBuf, time::Duration};
 
 /// The default number of files of a job.

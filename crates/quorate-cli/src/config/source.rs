@@ -1,10 +1,10 @@
 use super::{
-    ConfigError, NodeSpec, beside,
+    ConfigError, NodeSpec, Secret,
     error::{SourceText, nearest},
     file::FileText,
     tls::{TlsFiles, TlsNames},
 };
-use crate::files;
+use crate::files::{self, beside};
 use std::{
     collections::BTreeMap,
     fmt, io,
@@ -54,17 +54,6 @@ pub struct Flags {
     pub listen: Option<String>,
     /// `--ca-file`, `--cert-file` and `--key-file`.
     pub tls: TlsNames,
-}
-
-/// A value that is not shown.
-#[derive(Clone, Default, PartialEq, Eq, Hash, serde::Deserialize)]
-#[serde(transparent)]
-pub struct Secret<T>(pub T);
-
-impl<T> fmt::Debug for Secret<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
 }
 
 /// The parts of the process's environment on which the configuration depends. Tests create their own.

@@ -1,6 +1,15 @@
 use super::*;
-use quorate::scheduler::{Dst, Overlap, Placement, Retry};
-use std::{collections::BTreeMap, io};
+use quorate::{
+    quorum::QuorumConfig,
+    scheduler::{Dst, Overlap, Placement, Retry},
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 const NODES: &str = "nodes = [\"redis://a\", \"redis://b\", \"redis://c\"]\n";
 

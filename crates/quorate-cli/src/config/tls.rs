@@ -1,6 +1,6 @@
 //! The files that `rediss://` nodes need, for one node or for all nodes.
 
-use super::beside;
+use crate::files::beside;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 

@@ -1,16 +1,13 @@
 //! Computes the summary from the journals of the workers and the records on the nodes, as a pure function.
 
 use super::{
-    TICK_EVERY,
     journal::{Entry, Event, WorkerId},
     nodes::Nodes,
+    settings::TICK_EVERY,
 };
 use quorate::env::{BootTime, WallTime};
 use serde::Serialize;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The input of the figures.
 #[derive(Debug, Default)]
@@ -21,12 +18,12 @@ pub(crate) struct Evidence {
     pub(crate) signals: Vec<SentSignal>,
     /// The end of the time in which ticks are counted.
     pub(crate) until: WallTime,
-    /// For each tick with a record on a node: the term that wrote it, and whether it is final.
-    pub(crate) ledger: BTreeMap<WallTime, (u64, bool)>,
+    /// The ticks whose runs have no known end, by the job's history on the nodes, each with the term of the run.
+    pub(crate) lost: BTreeMap<WallTime, u64>,
     /// The number of messages that were sent; their ids are `m-1`, `m-2` and so on.
     pub(crate) sent: usize,
-    /// For each message that no journal shows as done: the token of the done record on the nodes.
-    pub(crate) done: BTreeMap<Arc<str>, u64>,
+    /// For each message that is done: the token of the done record on the nodes.
+    pub(crate) done: BTreeMap<String, u64>,
 }
 
 /// A signal that ended a leader.
@@ -128,14 +125,12 @@ fn failover(sent: &SentSignal, entries: &[Entry]) -> Failover {
 
 fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
     let mut started: BTreeMap<WallTime, Vec<&WorkerId>> = BTreeMap::new();
-    let mut done = BTreeSet::new();
     let mut killed_terms = BTreeSet::new();
     for Entry { who, event, .. } in &evidence.entries {
         match event {
-            Event::TickStart { tick, .. } => {
+            Event::TickStart { tick } => {
                 started.entry(WallTime::from_micros(*tick)).or_default().push(who);
             }
-            Event::TickDone { tick, .. } => drop(done.insert(WallTime::from_micros(*tick))),
             Event::Elected { term } if killed.contains(who) => drop(killed_terms.insert(*term)),
             _ => {}
         }
@@ -145,18 +140,13 @@ fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
     let mut tick = first;
     while tick <= evidence.until {
         let starts = started.get(&tick).map_or(&[][..], Vec::as_slice);
-        let recorded = evidence.ledger.get(&tick);
-        // At the start and at the end of a run, a worker writes a record on the nodes and a line in its
-        // journal. A SIGKILL may fall between the two. So a record counts even without its line.
-        let finished = done.contains(&tick) || recorded.is_some_and(|(_, last)| *last);
-        let by_killed = match starts {
-            [] => recorded.is_some_and(|(term, _)| killed_terms.contains(term)),
-            starts => starts.iter().any(|who| killed.contains(who)),
-        };
+        // Before a run, a worker writes a record on the nodes and then a line in its journal. A SIGKILL may fall
+        // between the two, so a run may be lost without its line.
+        let by_killed = evidence.lost.get(&tick).is_some_and(|term| killed_terms.contains(term));
         ticks.due += 1;
         ticks.started += usize::from(!starts.is_empty());
         ticks.started_twice += usize::from(starts.len() > 1);
-        ticks.interrupted += usize::from(by_killed && !finished);
+        ticks.interrupted += usize::from(by_killed);
         ticks.missed += usize::from(starts.is_empty() && !by_killed);
         tick = tick + TICK_EVERY;
     }
@@ -165,21 +155,18 @@ fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
 
 fn messages(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Messages {
     let mut begun: BTreeMap<&str, Vec<(&WorkerId, u64)>> = BTreeMap::new();
-    let mut done: BTreeSet<(&str, u64)> = BTreeSet::new();
     for Entry { who, event, .. } in &evidence.entries {
-        match event {
-            Event::MessageStart { id, token } => begun.entry(id).or_default().push((who, *token)),
-            Event::MessageDone { id, token } => drop(done.insert((id, *token))),
-            _ => {}
+        if let Event::MessageStart { id, token } = event {
+            begun.entry(id).or_default().push((who, *token));
         }
     }
-    done.extend(evidence.done.iter().map(|(id, token)| (&**id, *token)));
     let mut messages = Messages { sent: evidence.sent, ..Messages::default() };
     for id in (1..=evidence.sent).map(|n| format!("m-{n}")) {
         let handled = begun.get(&*id).map_or(&[][..], Vec::as_slice);
-        let cut = |(who, token): &&(&WorkerId, u64)| killed.contains(who) && !done.contains(&(&*id, *token));
+        let is_done = |token: u64| evidence.done.get(&id) == Some(&token);
+        let cut = |(who, token): &&(&WorkerId, u64)| killed.contains(who) && !is_done(*token);
         let interrupted = handled.iter().filter(cut).count();
-        messages.processed += usize::from(handled.iter().any(|(_, token)| done.contains(&(&*id, *token))));
+        messages.processed += usize::from(handled.iter().any(|(_, token)| is_done(*token)));
         messages.processed_twice += usize::from(handled.len() - interrupted > 1);
         messages.interrupted += usize::from(interrupted > 0);
     }
@@ -204,23 +191,24 @@ mod tests {
     }
 
     fn start(worker: &str, n: u64) -> Entry {
-        entry(0, worker, Event::TickStart { tick: tick(n), term: 1, catch_up: false })
-    }
-
-    fn end(worker: &str, n: u64) -> Entry {
-        entry(0, worker, Event::TickDone { tick: tick(n), term: 1 })
+        entry(0, worker, Event::TickStart { tick: tick(n) })
     }
 
     fn ran(worker: &str, ticks: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
-        ticks.flat_map(|n| [start(worker, n), end(worker, n)]).collect()
+        ticks.map(|n| start(worker, n)).collect()
     }
 
     fn begin(worker: &str, id: &str, token: u64) -> Entry {
         entry(0, worker, Event::MessageStart { id: id.into(), token })
     }
 
-    fn finish(worker: &str, id: &str, token: u64) -> Entry {
-        entry(0, worker, Event::MessageDone { id: id.into(), token })
+    /// Returns the evidence with one message, which these workers handled under tokens 1, 2 and so on. The done record
+    /// has the token `done`.
+    fn handled(workers: &[&str], done: Option<u64>) -> Evidence {
+        let begun = workers.iter().zip(1..).map(|(worker, token)| begin(worker, "m-1", token)).collect();
+        let entries = [ran("b", 4..=9), begun].concat();
+        let done = done.map(|token| ("m-1".to_owned(), token)).into_iter().collect();
+        Evidence { sent: 1, done, ..evidence(entries) }
     }
 
     fn killed(worker: &str, ms: u64) -> SentSignal {
@@ -272,65 +260,40 @@ mod tests {
 
     #[test]
     fn a_tick_that_the_kill_interrupted_is_not_missed() {
-        let mut entries = [ran("a", 4..=5), ran("b", 8..=9)].concat();
-        entries.push(start("a", 6));
-        let mut evidence = evidence(entries);
-        // Worker `a` recorded the start of tick 7 in the ledger, and was killed before its handler wrote a line to the
-        // journal.
-        evidence.ledger.insert(WallTime::from_micros(tick(7)), (1, false));
+        let mut evidence = evidence([ran("a", 4..=6), ran("b", 8..=9)].concat());
+        // Worker `a` was killed while it ran tick 6, and after it had recorded the start of tick 7.
+        evidence.lost = [6, 7].map(|n| (WallTime::from_micros(tick(n)), 1)).into();
         let figures = Figures::of(&evidence);
         assert_eq!(figures.ticks, Ticks { due: 6, started: 5, interrupted: 2, ..Ticks::default() });
         assert!(figures.is_clean());
-        // Worker `a` also wrote the done record of tick 6, and was killed before it wrote the end of the tick to its
-        // journal.
-        evidence.ledger.insert(WallTime::from_micros(tick(6)), (1, true));
-        assert_eq!(Figures::of(&evidence).ticks.interrupted, 1);
-        // Now worker `b`, which was not killed, wrote the record of tick 7. Its journal has no line about this
-        // tick, and no kill explains this, so the tick counts as missed.
-        evidence.ledger.insert(WallTime::from_micros(tick(7)), (2, false));
+        // Now worker `b`, which was not killed, lost the run of tick 7. No kill explains this, so the tick counts as
+        // missed.
+        evidence.lost.insert(WallTime::from_micros(tick(7)), 2);
         assert_eq!(Figures::of(&evidence).ticks.missed, 1);
-        evidence.ledger.remove(&WallTime::from_micros(tick(7)));
+        evidence.lost.remove(&WallTime::from_micros(tick(7)));
         assert_eq!(Figures::of(&evidence).ticks.missed, 1);
     }
 
     #[test]
     fn a_message_is_processed_once_by_the_worker_that_claims_it() {
-        let ran = ran("b", 4..=9);
-        let once = [ran.clone(), vec![begin("a", "m-1", 1), finish("a", "m-1", 1)]].concat();
-        let figures = |entries: Vec<Entry>, sent| Figures::of(&Evidence { sent, ..evidence(entries) });
-        assert_eq!(
-            figures(once.clone(), 1).messages,
-            Messages { sent: 1, processed: 1, ..Messages::default() }
-        );
-        assert!(figures(once.clone(), 1).is_clean());
-        let lost = figures(once.clone(), 2);
+        let once = Figures::of(&handled(&["a"], Some(1)));
+        assert_eq!(once.messages, Messages { sent: 1, processed: 1, ..Messages::default() });
+        assert!(once.is_clean());
+        let lost = Figures::of(&Evidence { sent: 2, ..handled(&["a"], Some(1)) });
         assert_eq!(lost.messages, Messages { sent: 2, processed: 1, ..Messages::default() });
         assert!(!lost.is_clean());
-        let twice = figures([once, vec![begin("b", "m-1", 2), finish("b", "m-1", 2)]].concat(), 1);
+        let twice = Figures::of(&handled(&["a", "b"], Some(1)));
         assert_eq!(twice.messages.processed_twice, 1, "`a` was killed after it was done");
         assert!(!twice.is_clean());
     }
 
     #[test]
     fn only_a_message_that_the_kill_interrupted_may_be_handled_again() {
-        let again = |first: &str| vec![begin(first, "m-1", 1), begin("b", "m-1", 2), finish("b", "m-1", 2)];
-        let messages = |entries| Figures::of(&Evidence { sent: 1, ..evidence(entries) }).messages;
+        let messages = |workers: &[&str], done| Figures::of(&handled(workers, done)).messages;
         let caught = Messages { sent: 1, processed: 1, processed_twice: 0, interrupted: 1 };
-        assert_eq!(messages(again("a")), caught);
-        assert_eq!(messages(again("c")).processed_twice, 1, "`c` was not killed");
-    }
-
-    #[test]
-    fn a_done_record_counts_if_the_kill_prevented_its_line_in_the_journal() {
-        let mut evidence = Evidence { sent: 1, ..evidence(vec![begin("a", "m-1", 1)]) };
-        assert_eq!(Figures::of(&evidence).messages.interrupted, 1);
-        evidence.done.insert("m-1".into(), 1);
-        assert_eq!(
-            Figures::of(&evidence).messages,
-            Messages { sent: 1, processed: 1, ..Messages::default() }
-        );
-        evidence.entries.push(begin("b", "m-1", 2));
-        assert_eq!(Figures::of(&evidence).messages.processed_twice, 1);
+        assert_eq!(messages(&["a", "b"], Some(2)), caught);
+        assert_eq!(messages(&["a"], None).interrupted, 1);
+        assert_eq!(messages(&["c", "b"], Some(2)).processed_twice, 1, "`c` was not killed");
     }
 
     #[test]

@@ -31,19 +31,13 @@ pub(crate) enum Event {
     /// The worker leads, for this term. The worker writes this event before it does any work under the term.
     Elected { term: u64 },
     /// A tick is about to run. Writing this is the first action of its handler.
-    TickStart { tick: u64, term: u64, catch_up: bool },
-    /// The handler of the tick has finished.
-    TickDone { tick: u64, term: u64 },
+    TickStart { tick: u64 },
     /// A message is about to be handled.
     MessageStart { id: Arc<str>, token: u64 },
-    /// A majority of the nodes stores the done record of the message.
-    MessageDone { id: Arc<str>, token: u64 },
     /// The work of the term has been cancelled.
     StepDown { term: u64 },
     /// The lease of the term expired.
     Lost { term: u64 },
-    /// The lease of the term was released.
-    Resigned { term: u64 },
 }
 
 /// A line of a journal.
@@ -137,7 +131,7 @@ mod tests {
         let journal = Journal::create(&Env::system(), who.clone(), dir.path()).unwrap();
         let events = [
             Event::Elected { term: 1_790_000_000_000_000 },
-            Event::MessageDone { id: "m-1".into(), token: 7 },
+            Event::MessageStart { id: "m-1".into(), token: 7 },
         ];
         for event in events.clone() {
             journal.write(event).unwrap();

@@ -15,8 +15,8 @@
 //!
 //! Each worker process writes its events into its own [journal], with one `write` call per line. It writes a
 //! start event before it begins the work. The [figures] are a pure function of these journals, of the signals
-//! that were sent, and of the records that the nodes store: a SIGKILL may keep a worker from writing an
-//! event. The planned steps of the [script] are not used.
+//! that were sent, and of what the nodes store: the done records of the messages, and the job's history, in which a run
+//! without a known end is *lost*. The planned steps of the [script] are not used.
 //!
 //! # End of the processes
 //!
@@ -31,6 +31,7 @@ mod output;
 mod processes;
 mod script;
 mod servers;
+mod settings;
 mod watch;
 mod worker;
 
@@ -48,21 +49,6 @@ use quorate::env::Env;
 use servers::Servers;
 use std::{path::Path, time::Duration};
 use tempfile::TempDir;
-
-/// The longest time for which a crashed leader blocks the other workers.
-pub(crate) const LEASE_TTL: Duration = Duration::from_secs(2);
-/// The time that the work has after its cancellation until it must end.
-pub(crate) const STEP_DOWN_GRACE: Duration = Duration::from_millis(400);
-/// The time between two ticks of the job.
-pub(crate) const TICK_EVERY: Duration = Duration::from_millis(250);
-/// The name of the group.
-pub(crate) const GROUP: &str = "demo";
-/// The name of the job.
-pub(crate) const JOB: &str = "heartbeat";
-/// The name of the set of messages.
-pub(crate) const MESSAGES: &str = "messages";
-/// The number of nodes.
-pub(crate) const NODES: usize = 5;
 
 /// The longest time that the demo takes.
 const LONGEST: Duration = Duration::from_secs(28);

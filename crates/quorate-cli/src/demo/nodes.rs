@@ -1,4 +1,4 @@
-use super::NODES;
+use super::settings::NODES;
 use crate::{
     connect,
     exit::{FAILURE, Failure, NO_QUORUM},

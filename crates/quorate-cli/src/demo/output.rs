@@ -1,8 +1,8 @@
 use super::{
-    LEASE_TTL, NODES, TICK_EVERY,
     figures::{Failover, Figures},
     journal::{Entry, Event, WorkerId},
     nodes::Nodes,
+    settings::{LEASE_TTL, NODES, TICK_EVERY},
 };
 use crate::{exit::Failure, show};
 use quorate::env::{BootTime, Env};

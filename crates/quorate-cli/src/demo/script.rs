@@ -2,28 +2,23 @@
 //! events.
 
 use super::{
-    GROUP, JOB, MESSAGES, TICK_EVERY,
     figures::{Evidence, Figures, SentSignal},
     journal::{Entry, Event, WorkerId},
     nodes::Nodes,
     output::Output,
     processes::Processes,
+    settings::{GROUP, JOB, MESSAGES, TICK_EVERY},
     watch::{BURST, BURST_EVERY, Watch},
 };
 use crate::exit::{FAILURE, Failure};
 use quorate::{
     env::{Env, WallTime},
-    internals::RunKey,
-    ledger::Ledger,
     node::Resource,
     quorum::Quorum,
+    scheduler::{Jobs, JobsError, RunOutcome},
 };
 use rustix::process::Signal;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The number of workers.
 const WORKERS: usize = 3;
@@ -37,8 +32,11 @@ const LEADS_FOR: Duration = Duration::from_millis(2500);
 const START_AGAIN: Duration = Duration::from_millis(600);
 /// The longest wait for the last messages. The claim of a worker that was killed has to expire.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The time between two requests to the nodes about messages that are not in the journals.
-const ASK_EVERY: Duration = Duration::from_millis(500);
+/// The time between two requests to the nodes about messages that are not done.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// More runs than a job's history has.
+const RUNS_MAX: usize = 1_000;
 
 /// Runs all steps, and returns the figures.
 pub(crate) async fn run(
@@ -120,68 +118,55 @@ impl Scenario<'_> {
         self.watch.send(false);
         let until = self.env.wall();
         let sent = self.watch.sent();
-        self.settle(last_due(until), sent).await?;
+        let done = self.settle(last_due(until), sent).await?;
         self.output.end();
         if !self.processes.end().await {
             return Err(Failure::new(FAILURE, "a worker did not end after SIGTERM, and was killed"));
         }
         self.watch.read()?;
-        let done = self.unwritten(sent).await?;
         let (entries, signals) = (self.watch.entries().to_vec(), std::mem::take(&mut self.signals));
-        Ok(Evidence { entries, signals, until, ledger: self.ledger().await?, sent, done })
+        Ok(Evidence { entries, signals, until, lost: self.lost_runs().await?, sent, done })
     }
 
-    /// Waits until the tick `last` has started and all messages are done. Stops waiting after a time limit.
-    async fn settle(&mut self, last: WallTime, sent: usize) -> Result<(), Failure> {
+    /// Waits until the tick `last` has started and all messages are done. Stops waiting after a time limit. Returns the
+    /// tokens of the done records.
+    async fn settle(&mut self, last: WallTime, sent: usize) -> Result<BTreeMap<String, u64>, Failure> {
         let deadline = self.env.now() + SETTLE;
-        let ticked = |watch: &Watch| watch.entries().iter().filter_map(tick_start).any(|tick| tick >= last);
-        while self.env.now() < deadline {
-            let all = |watch: &Watch| (ticked(watch) && done(watch.entries()).len() == sent).then_some(());
-            if self.until(ASK_EVERY, all).await?.is_some() {
-                break;
+        let ticked = |watch: &Watch| {
+            watch.entries().iter().filter_map(tick_start).any(|tick| tick >= last).then_some(())
+        };
+        self.until(SETTLE, ticked).await?;
+        let mut done = BTreeMap::new();
+        loop {
+            self.read_done(sent, &mut done).await?;
+            if done.len() == sent || self.env.now() >= deadline {
+                return Ok(done);
             }
-            // If a SIGKILL kept a worker from writing an event, the journals will never contain that event. So
-            // the demo also asks the nodes for the done records.
-            let unwritten = self.unwritten(sent).await?.len();
-            if ticked(&self.watch) && done(self.watch.entries()).len() + unwritten == sent {
-                break;
+            self.rest(ASK_EVERY).await?;
+        }
+    }
+
+    /// Asks the nodes for the done records that are not in `done`, and adds their tokens. Only the nodes have them: a
+    /// worker may be killed after such a record is stored.
+    async fn read_done(&self, sent: usize, done: &mut BTreeMap<String, u64>) -> Result<(), Failure> {
+        let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
+        for id in (1..=sent).map(|n| format!("m-{n}")) {
+            if done.contains_key(&id) {
+                continue;
             }
+            let resource = Resource::claim(MESSAGES, &id).map_err(|error| fail(&error))?;
+            let seen = self.quorum.inspect(&resource).await.map_err(|error| fail(&error))?;
+            done.extend(seen.done.map(|record| (id, record.token.get())));
         }
         Ok(())
     }
 
-    /// Returns, for each tick with a record on a node, the newest term that wrote one, and whether that record
-    /// is final.
-    async fn ledger(&self) -> Result<BTreeMap<WallTime, (u64, bool)>, Failure> {
-        let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
-        let ledger = Ledger::new(self.quorum, GROUP).map_err(|error| fail(&error))?;
-        let mut ticks = BTreeMap::new();
-        for answered in ledger.read().await.map_err(|error| fail(&error))? {
-            for (key, record) in answered.state.records {
-                let Some(key) = RunKey::parse(&key).map_err(|error| fail(&error))? else { continue };
-                if &*key.job == JOB {
-                    let seen = ticks.entry(key.tick).or_insert((0, false));
-                    *seen = (*seen).max((record.term.get(), record.last));
-                }
-            }
-        }
-        Ok(ticks)
-    }
-
-    /// Returns the done records of messages that no journal shows as done. There are such messages if a
-    /// SIGKILL hit a worker between the done record and the journal line.
-    async fn unwritten(&self, sent: usize) -> Result<BTreeMap<Arc<str>, u64>, Failure> {
-        let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
-        let written = done(self.watch.entries());
-        let mut records = BTreeMap::new();
-        for id in (1..=sent).map(|n| format!("m-{n}")).filter(|id| !written.contains(&**id)) {
-            let resource = Resource::claim(MESSAGES, &id).map_err(|error| fail(&error))?;
-            let seen = self.quorum.inspect(&resource).await.map_err(|error| fail(&error))?;
-            if let Some(done) = seen.done {
-                records.insert(id.into(), done.token.get());
-            }
-        }
-        Ok(records)
+    /// Returns the ticks whose runs began or may have begun, and have no known end, each with its term.
+    async fn lost_runs(&self) -> Result<BTreeMap<WallTime, u64>, Failure> {
+        let fail = |error: JobsError| Failure::new(FAILURE, error);
+        let runs = Jobs::new(self.quorum, GROUP).map_err(fail)?.history(JOB, RUNS_MAX).await.map_err(fail)?;
+        let lost = runs.into_iter().filter(|run| run.end == RunOutcome::Lost);
+        Ok(lost.map(|run| (run.tick, run.term.get())).collect())
     }
 
     fn start_worker(&mut self, worker: &Arc<str>) -> Result<(WorkerId, u32), Failure> {
@@ -205,7 +190,7 @@ impl Scenario<'_> {
 
 fn tick_start(entry: &Entry) -> Option<WallTime> {
     match entry.event {
-        Event::TickStart { tick, .. } => Some(WallTime::from_micros(tick)),
+        Event::TickStart { tick } => Some(WallTime::from_micros(tick)),
         _ => None,
     }
 }
@@ -214,12 +199,4 @@ fn tick_start(entry: &Entry) -> Option<WallTime> {
 fn last_due(now: WallTime) -> WallTime {
     let period = u64::try_from(TICK_EVERY.as_micros()).unwrap_or(u64::MAX);
     WallTime::from_micros(now.as_micros() / period * period)
-}
-
-fn done(entries: &[Entry]) -> BTreeSet<&str> {
-    let done = entries.iter().filter_map(|entry| match &entry.event {
-        Event::MessageDone { id, .. } => Some(&**id),
-        _ => None,
-    });
-    done.collect()
 }

@@ -1,4 +1,4 @@
-use super::NODES;
+use super::settings::NODES;
 use crate::{
     exit::{FAILURE, Failure, NO_QUORUM},
     supervisor::{CommandSpec, Deadline, StartError, Stream, Supervisor},

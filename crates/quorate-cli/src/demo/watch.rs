@@ -60,9 +60,7 @@ impl Watch {
             .max_by_key(|entry| entry.at)?;
         let Event::Elected { term } = last.event else { return None };
         let over = self.entries.iter().any(|entry| match entry.event {
-            Event::StepDown { term: ended }
-            | Event::Lost { term: ended }
-            | Event::Resigned { term: ended } => ended == term,
+            Event::StepDown { term: ended } | Event::Lost { term: ended } => ended == term,
             _ => false,
         });
         (!over).then_some(&last.who)

@@ -1,24 +1,23 @@
 //! A worker process: a service that uses Quorate, with a journal.
 
 use super::{
-    GROUP, JOB, LEASE_TTL, MESSAGES, STEP_DOWN_GRACE, TICK_EVERY, inbox,
-    journal::{Event, Journal, Lines, WorkerId},
+    inbox,
+    journal::{Event, Journal, WorkerId},
     nodes::Nodes,
+    settings::{GROUP, JOB, LEASE_TTL, MESSAGES, STEP_DOWN_GRACE, TICK_EVERY},
 };
 use crate::exit::{FAILURE, Failure};
 use quorate::{
-    claim::{Claim, ClaimOutcome, Claims},
+    claim::{Claims, stream},
     election::{Election, ElectionEvent, Term},
-    env::{BootTime, Env},
     quorum::Quorum,
     scheduler::{Delivery, Job, Misfire, RunContext, Scheduler, every},
 };
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     io::{self, stdin},
     os::fd::AsFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -37,15 +36,8 @@ pub(crate) const ARGUMENT: &str = "__demo-worker";
 const TICK_TAKES: Duration = Duration::from_millis(40);
 /// The age up to which missed ticks are run.
 const CATCH_UP: Duration = Duration::from_secs(60);
-/// The number of messages that are claimed at once.
-const BATCH: usize = 10;
-/// The time that a batch takes.
-const BATCH_TAKES: Duration = Duration::from_millis(10);
-/// The shortest time between two looks at the inbox. A random time is added to it, so that the workers do not
-/// look at the same moments.
-const LOOK_EVERY: Duration = Duration::from_millis(60);
-/// The longest time until another look at a message that another worker handles.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// The time that a message takes.
+const MESSAGE_TAKES: Duration = Duration::from_millis(10);
 
 /// The main function of a worker, which the demo starts as `quorate __demo-worker …`. Users do not call it.
 /// `args` are the arguments after [`ARGUMENT`].
@@ -66,7 +58,7 @@ pub(crate) fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Returns the arguments that [`parse`] reads.
-pub(crate) fn to_args(who: &WorkerId, dir: &std::path::Path, nodes: &Nodes) -> Vec<OsString> {
+pub(crate) fn to_args(who: &WorkerId, dir: &Path, nodes: &Nodes) -> Vec<OsString> {
     let head = [ARGUMENT.into(), OsString::from(&*who.worker), who.run.to_string().into(), dir.into()];
     head.into_iter().chain(nodes.to_args()).collect()
 }
@@ -142,10 +134,9 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
         let journal = journal.clone();
         async move {
             let Some(led) = tick.term() else { return Ok(()) };
-            let (at, term) = (tick.at().as_micros(), led.token().get());
-            journal.write(Event::TickStart { tick: at, term, catch_up: tick.is_catch_up() })?;
+            journal.write(Event::TickStart { tick: tick.at().as_micros() })?;
             led.quorum().env().sleep(TICK_TAKES).await;
-            journal.write(Event::TickDone { tick: at, term })
+            Ok::<(), io::Error>(())
         }
     });
     Ok(job.delivery(Delivery::AtMostOnce).misfire(Misfire::run_all(CATCH_UP)))
@@ -156,7 +147,6 @@ async fn note(mut events: mpsc::UnboundedReceiver<ElectionEvent>, journal: Journ
     while let Some(event) = events.recv().await {
         match event {
             ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,
-            ElectionEvent::Resigned(term) => journal.write(Event::Resigned { term: term.get() })?,
             ElectionEvent::Lost(term) => journal.write(Event::Lost { term: term.get() })?,
             // The work of the term writes `Elected` itself, before it does anything else. The other events are
             // not needed.
@@ -166,112 +156,33 @@ async fn note(mut events: mpsc::UnboundedReceiver<ElectionEvent>, journal: Journ
     Ok(())
 }
 
-/// Reads every message, and handles each one that it can claim. It does so whether this worker leads or not.
+/// Handles each message that it can claim. Every worker sees every message, whether it leads or not.
 async fn handle(
     quorum: &Quorum,
     journal: &Journal,
-    dir: &std::path::Path,
+    dir: &Path,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     let _stop = stop.clone().drop_guard();
-    let env = quorum.env();
+    let (env, journal) = (quorum.env().clone(), journal.clone());
+    let inbox = inbox::messages(&env, dir);
     let claims = Claims::new(quorum, MESSAGES).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE);
-    let mut open = Open { lines: inbox::inbox(dir), ids: BTreeMap::new(), seen: 0 };
-    while !stop.is_cancelled() {
-        let batch = open.take(env.now()).map_err(|error| Failure::new(FAILURE, error))?;
-        let claimed = claims.claim_many(batch.iter().map(|(_, id)| &**id)).await;
-        let claimed = claimed.map_err(|error| Failure::new(FAILURE, error))?;
-        let mut ours = Vec::new();
-        for ((at, id), (_, outcome)) in batch.into_iter().zip(claimed) {
-            match outcome {
-                Ok(ClaimOutcome::Claimed(claim)) => ours.push((at, claim)),
-                Ok(ClaimOutcome::Done(_)) => {}
-                Ok(ClaimOutcome::InProgress { retry_after, .. }) => {
-                    let wait = retry_after.unwrap_or_default().min(LOOK_AGAIN);
-                    open.put_back(at, id, env.now() + wait);
-                }
-                // Either too few nodes answered, or a later version of the library reports an outcome that this
-                // code does not know. A worker will try the message again later.
-                Ok(_) | Err(_) => open.put_back(at, id, env.now() + LOOK_AGAIN),
-            }
+    let consumer = claims.try_consume(inbox, move |delivery: stream::Delivery<inbox::Message>| {
+        let (env, journal) = (env.clone(), journal.clone());
+        async move {
+            let token = delivery.fencing_token().map_err(io::Error::other)?.get();
+            let (id, ()) = &**delivery.message();
+            journal.write(Event::MessageStart { id: id.as_str().into(), token })?;
+            env.sleep(MESSAGE_TAKES).await;
+            Ok::<(), io::Error>(())
         }
-        for (at, id) in handle_batch(env, journal, ours).await? {
-            open.put_back(at, id, env.now() + LOOK_AGAIN);
-        }
-        let nap = LOOK_EVERY + env.random_below(LOOK_EVERY);
-        let _ = env.before(env.now() + nap, stop.cancelled()).await;
-    }
-    Ok(())
-}
-
-/// Handles the claimed messages. Returns those that could not be completed.
-async fn handle_batch(
-    env: &Env,
-    journal: &Journal,
-    ours: Vec<(usize, Claim)>,
-) -> Result<Vec<(usize, Arc<str>)>, Failure> {
-    let fail = |error: io::Error| Failure::new(FAILURE, error);
-    let mut begun = Vec::new();
-    let mut again = Vec::new();
-    for (at, claim) in ours {
-        match claim.fencing_token() {
-            Ok(token) => {
-                journal
-                    .write(Event::MessageStart { id: Arc::clone(claim.id()), token: token.get() })
-                    .map_err(fail)?;
-                begun.push((at, claim));
-            }
-            Err(_) => again.push((at, Arc::clone(claim.id()))),
-        }
-    }
-    if !begun.is_empty() {
-        env.sleep(BATCH_TAKES).await;
-    }
-    let complete = |(at, claim): (usize, Claim)| {
-        let (id, token) = (Arc::clone(claim.id()), claim.token().get());
-        (at, id, token, env.spawn_scoped(claim.complete("")))
-    };
-    let completing: Vec<_> = begun.into_iter().map(complete).collect();
-    for (at, id, token, completing) in completing {
-        match completing.await {
-            Ok(Ok(_)) => journal.write(Event::MessageDone { id, token }).map_err(fail)?,
-            // The done record may be missing. The next claim shows whether the message is done.
-            _ => again.push((at, id)),
-        }
-    }
-    Ok(again)
-}
-
-/// The messages that are not done, as far as this worker knows.
-struct Open {
-    lines: Lines,
-    /// The open messages in the order of their arrival, each with the earliest time of its next attempt.
-    ids: BTreeMap<usize, (Arc<str>, BootTime)>,
-    seen: usize,
-}
-
-impl Open {
-    /// Returns the next batch.
-    fn take(&mut self, now: BootTime) -> io::Result<Vec<(usize, Arc<str>)>> {
-        for id in self.lines.read()? {
-            self.seen += 1;
-            self.ids.insert(self.seen, (id.into(), now));
-        }
-        let ready = self.ids.iter().filter(|(_, (_, from))| *from <= now);
-        let batch: Vec<_> = ready.take(BATCH).map(|(at, (id, _))| (*at, Arc::clone(id))).collect();
-        batch.iter().for_each(|(at, _)| drop(self.ids.remove(at)));
-        Ok(batch)
-    }
-
-    fn put_back(&mut self, at: usize, id: Arc<str>, from: BootTime) {
-        self.ids.insert(at, (id, from));
-    }
+    });
+    consumer.until(stop.cancelled()).await.map(drop).map_err(|error| Failure::new(FAILURE, error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn a_worker_parses_the_arguments_of_the_demo() {

@@ -3,7 +3,7 @@
 //! Each of the two has a [queue](super::queue::Queue) of its own, so that the output of commands displaces no log lines.
 //! No run waits for a reader.
 
-use super::queue::Queue;
+use super::{notice::notice, queue::Queue};
 use std::{
     io::{stderr, stdout},
     sync::{Arc, OnceLock},
@@ -32,8 +32,8 @@ impl CommandOutput {
     }
 
     pub(crate) fn new(name: &'static str, to: impl std::io::Write + Send + 'static) -> Self {
-        let notice = move |count| super::notice(count, "of commands' output", name);
-        Self { name, queue: Queue::start("quorate-output", to, notice) }
+        let dropped = move |count| notice(count, "of commands' output", name);
+        Self { name, queue: Queue::start("quorate-output", to, dropped) }
     }
 
     /// Queues a line. If the reader is too slow, the line is dropped. A dropped line is counted, and the log says when

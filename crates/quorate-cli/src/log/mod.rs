@@ -9,11 +9,13 @@
 //! the reader for at most a second.
 
 mod command_output;
+mod notice;
 mod queue;
 
 use crate::args::{LogFormat, LogLevel};
-use crate::{progress, show, terminal::wants_colour};
+use crate::{show, terminal::wants_colour};
 pub(crate) use command_output::CommandOutput;
+pub(crate) use notice::format;
 use queue::Queue;
 #[cfg(test)]
 pub(crate) use queue::Shared;
@@ -22,7 +24,10 @@ use std::{
     fmt::{self, Debug},
     io::{self, IsTerminal, Stderr, Write as _, stderr},
     panic,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tracing::{Subscriber, field::Field, level_filters::LevelFilter};
@@ -33,7 +38,6 @@ use tracing_subscriber::{
     fmt::{
         self as lines,
         format::{Writer, debug_fn},
-        time::{FormatTime, SystemTime},
     },
     layer::SubscriberExt,
     util::SubscriberInitExt,
@@ -48,8 +52,10 @@ const ERASE_WITHIN: Duration = Duration::from_millis(250);
 
 /// The queue of this process, once [`start`] has been called.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
-/// The format of the lines, once [`start`] has been called.
-static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+/// True while a line of progress is on the screen.
+static HAS_PROGRESS: AtomicBool = AtomicBool::new(false);
+/// Moves to the beginning of the line and erases it.
+const ERASE: &str = "\r\u{1b}[2K";
 
 /// A layer of the subscriber.
 pub(crate) type SubscriberLayer = Box<dyn Layer<Registry> + Send + Sync>;
@@ -66,7 +72,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel, traces: Option<Subscribe
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let _ = FORMAT.set(format);
+    notice::set_format(format);
     let queue =
         Arc::clone(QUEUE.get_or_init(|| Queue::start("quorate-log", AboveProgress(stderr()), log_notice)));
     let colours = stderr().is_terminal() && wants_colour(|name| std::env::var(name).ok());
@@ -103,11 +109,6 @@ fn subscriber(
     tracing_subscriber::registry().with(layers)
 }
 
-/// Returns the format of the lines.
-pub(crate) fn format() -> LogFormat {
-    FORMAT.get().copied().unwrap_or(LogFormat::Text)
-}
-
 /// Writes a message to standard error. If [`start`] has been called, the message is queued, and the caller does
 /// not wait.
 pub(crate) fn say(text: &str) {
@@ -116,31 +117,40 @@ pub(crate) fn say(text: &str) {
         Some(queue) => {
             queue.add(format!("{text}\n").as_bytes());
         }
-        None => eprintln!("{}{text}", progress::before_text()),
+        None => eprintln!("{}{text}", before_text()),
     }
 }
 
 /// Writes the line of progress to standard error, unless earlier text has not been written yet. A reader that is too
 /// slow so delays neither the caller nor the log.
-pub(crate) fn draw(text: &str) {
+pub(crate) fn draw(line: &str) {
+    HAS_PROGRESS.store(true, Ordering::Relaxed);
+    let text = format!("{ERASE}{line}");
     match QUEUE.get() {
         Some(queue) if queue.flush(Duration::ZERO) => {
             queue.add(text.as_bytes());
         }
         Some(_) => {}
-        None => write(text),
+        None => write(&text),
     }
 }
 
 /// Erases the line of progress. What is written after this call appears after the erasure.
-pub(crate) fn erase(text: &str) {
+pub(crate) fn erase() {
+    HAS_PROGRESS.store(false, Ordering::Relaxed);
     match QUEUE.get() {
         Some(queue) => {
-            queue.add(text.as_bytes());
+            queue.add(ERASE.as_bytes());
             queue.flush(ERASE_WITHIN);
         }
-        None => write(text),
+        None => write(ERASE),
     }
+}
+
+/// Returns the sequence that precedes another text on standard error. It removes the line of progress, which appears
+/// again below that text.
+fn before_text() -> &'static str {
+    if HAS_PROGRESS.load(Ordering::Relaxed) { ERASE } else { "" }
 }
 
 /// Writes to standard error. A failure is ignored, because the line of progress is not a result.
@@ -154,13 +164,17 @@ struct AboveProgress(Stderr);
 
 impl io::Write for AboveProgress {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.write_all(progress::before_text().as_bytes())?;
+        self.0.write_all(before_text().as_bytes())?;
         self.0.write(text)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
     }
+}
+
+fn log_notice(count: u64) -> String {
+    notice::notice(count, "of the log", "stderr")
 }
 
 /// Waits until all lines are written, but at most a second for each output.
@@ -197,57 +211,9 @@ impl io::Write for &JsonLines {
     }
 }
 
-fn now() -> String {
-    let mut time = String::new();
-    // Formatting into a string never fails.
-    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
-    time
-}
-
-fn log_notice(count: u64) -> String {
-    notice(count, "of the log", "stderr")
-}
-
-/// Returns the line that replaces dropped lines in an output.
-fn notice(count: u64, of: &str, output: &str) -> String {
-    notice_as(format(), count, of, output)
-}
-
-fn notice_as(format: LogFormat, count: u64, of: &str, output: &str) -> String {
-    let (line, was) = if count == 1 { ("line", "was") } else { ("lines", "were") };
-    let text = format!("{count} {line} {of} {was} dropped because the reader of {output} was too slow");
-    match format {
-        LogFormat::Text => format!("{}  WARN {text}\n", now()),
-        LogFormat::Json => {
-            let line = serde_json::json!({
-                "timestamp": now(), "level": "WARN", "message": text, "dropped": count
-            });
-            format!("{line}\n")
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_count_of_dropped_lines_is_a_line_of_the_same_format() {
-        let text = notice_as(LogFormat::Text, 7, "of the log", "stderr");
-        assert!(
-            text.ends_with(
-                "WARN 7 lines of the log were dropped because the reader of stderr was too slow\n"
-            )
-        );
-        let json = notice_as(LogFormat::Json, 1, "of the log", "stderr");
-        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(
-            json["message"],
-            "1 line of the log was dropped because the reader of stderr was too slow"
-        );
-        assert_eq!((&json["level"], &json["dropped"]), (&"WARN".into(), &1.into()));
-        assert!(json["timestamp"].as_str().is_some_and(|at| text.starts_with(&at[..10])), "{text}");
-    }
 
     /// Checks a hostile text in the message and in every kind of field, in both formats.
     #[test]

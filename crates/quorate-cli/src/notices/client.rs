@@ -4,29 +4,27 @@ use crate::{
     config::{Secret, SecretSource, WEBHOOK_EXAMPLE, is_private, parse_url},
     files::FileThread,
 };
-use axum::body::{Body, Bytes};
-use hyper::{
-    Method, Request, StatusCode,
-    header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT},
+use axum::{
+    body::{Body, Bytes},
+    http::uri::Scheme,
 };
-use hyper_util::rt::TokioIo;
+use hyper::{
+    Method, Request,
+    header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT},
+};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::{client::legacy as client, rt::TokioExecutor};
 use std::{
     collections::BTreeMap,
+    error::Error,
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
-use tokio_rustls::{
-    TlsConnector,
-    rustls::{
-        ClientConfig, RootCertStore,
-        crypto::ring,
-        pki_types::{CertificateDer, ServerName, pem::PemObject},
-    },
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
 };
 use url::Url;
 
@@ -69,22 +67,19 @@ impl Client {
         if !call.header_files.is_empty() && !is_private(&url) {
             return Err("header_files are not sent without TLS; use a URL of https".to_owned());
         }
-        let request = self.request(&url, &call).await?;
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let port = url.port_or_known_default().unwrap_or(443);
-        let stream = TcpStream::connect((host.as_str(), port)).await;
-        let stream = stream.map_err(|error| format!("cannot connect: {error}"))?;
-        let status = match url.scheme() {
-            "https" => {
-                let name =
-                    ServerName::try_from(host).map_err(|_| "the URL's host is no valid name".to_owned())?;
-                let tls = TlsConnector::from(Arc::new(self.tls(call.ca_file).await?));
-                let stream =
-                    tls.connect(name, stream).await.map_err(|error| format!("TLS failed: {error}"))?;
-                exchange(stream, request).await?
-            }
-            _ => exchange(stream, request).await?,
+        let request = self.request(url, &call).await?;
+        let roots = match request.uri().scheme() == Some(&Scheme::HTTPS) {
+            true => self.roots(call.ca_file).await?,
+            false => Arc::new(RootCertStore::empty()),
         };
+        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let tls = tls.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let tls = tls.with_root_certificates(roots).with_no_client_auth();
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+        // No connection is kept for later requests. So it ends with this future, as does the task that serves it.
+        let client = client::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        let status = client.request(request).await.map_err(|error| reason(&error))?.status();
         match status {
             status if status.is_success() => Ok(()),
             status if status.is_redirection() => {
@@ -94,23 +89,15 @@ impl Client {
         }
     }
 
-    async fn request(&self, url: &Url, call: &Call<'_>) -> Result<Request<Body>, String> {
-        let path = format!("{}{}", url.path().trim_end_matches('/'), call.suffix);
-        let path = if path.is_empty() { "/".to_owned() } else { path };
-        let target = url.query().map_or(path.clone(), |query| format!("{path}?{query}"));
-        let host = match (url.host_str().unwrap_or_default(), url.port()) {
-            (host, Some(port)) => format!("{host}:{port}"),
-            (host, None) => host.to_owned(),
-        };
-        let invalid = |_| "the URL cannot be sent".to_owned();
+    async fn request(&self, mut url: Url, call: &Call<'_>) -> Result<Request<Body>, String> {
+        url.set_path(&format!("{}{}", url.path().trim_end_matches('/'), call.suffix));
         let mut request = Request::builder()
             .method(Method::POST)
-            .uri(target)
-            .header(HOST, host)
+            .uri(url.as_str())
             .header(USER_AGENT, concat!("quorate/", env!("CARGO_PKG_VERSION")))
             .header(CONTENT_TYPE, call.content_type)
             .body(Body::from(call.body.clone()))
-            .map_err(invalid)?;
+            .map_err(|_| "the URL cannot be sent".to_owned())?;
         for (name, file) in call.header_files {
             let text = self.read(file).await?;
             let header = HeaderName::from_bytes(name.as_bytes()).ok();
@@ -151,26 +138,19 @@ impl Client {
         }
     }
 
-    async fn tls(&self, ca_file: Option<&Path>) -> Result<ClientConfig, String> {
-        let roots = match ca_file {
-            Some(file) => {
-                let path = file.to_owned();
-                let roots = self.files.begin(move || roots_of(&path)).await;
-                Arc::new(roots.map_err(|_| "the thread that reads files has ended".to_owned())??)
-            }
-            None => match self.native.get() {
-                Some(roots) => Arc::clone(roots),
-                None => {
-                    let roots = self.files.begin(native_roots).await;
-                    let roots =
-                        Arc::new(roots.map_err(|_| "the thread that reads files has ended".to_owned())?);
-                    Arc::clone(self.native.get_or_init(|| roots))
-                }
-            },
-        };
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-        Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    /// Returns the certificate authorities to trust: those of the file, or those of the machine.
+    async fn roots(&self, ca_file: Option<&Path>) -> Result<Arc<RootCertStore>, String> {
+        if let (None, Some(roots)) = (ca_file, self.native.get()) {
+            return Ok(Arc::clone(roots));
+        }
+        let path = ca_file.map(Path::to_owned);
+        let read = move || path.map_or_else(|| Ok(native_roots()), |path| roots_of(&path));
+        let roots = self.files.begin(read).await;
+        let roots = Arc::new(roots.map_err(|_| "the thread that reads files has ended".to_owned())??);
+        Ok(match ca_file {
+            Some(_) => roots,
+            None => Arc::clone(self.native.get_or_init(|| roots)),
+        })
     }
 }
 
@@ -197,23 +177,19 @@ fn roots_of(file: &Path) -> Result<RootCertStore, String> {
     }
 }
 
-/// Sends the request, and returns the status of the answer. The body of the answer is not read.
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Body>,
-) -> Result<StatusCode, String> {
-    let failed = |error: hyper::Error| format!("no answer: {error}");
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    let mut connection = std::pin::pin!(connection);
-    let mut answer = std::pin::pin!(sender.send_request(request));
-    // The server may close the connection right after its answer. So the answer is read even if the connection
-    // has ended.
-    let answer = tokio::select! { biased;
-        answer = &mut answer => answer,
-        _ = &mut connection => answer.await,
+/// Returns why there is no answer. It does not contain the URL.
+fn reason(error: &client::Error) -> String {
+    // The connector reports what failed after the connection as an error of input and output, and all before as its own.
+    let failed = match error.source() {
+        _ if !error.is_connect() => "no answer",
+        Some(source) if source.is::<io::Error>() => "TLS failed",
+        _ => "cannot connect",
     };
-    answer.map(|answer| answer.status()).map_err(failed)
+    let mut last: &dyn Error = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    format!("{failed}: {last}")
 }
 
 impl std::fmt::Debug for Client {

@@ -2,7 +2,7 @@ use super::*;
 use quorate::env::{Env, ScopedTask};
 use std::net::SocketAddr;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
 };
 use tokio_rustls::{
@@ -127,4 +127,27 @@ async fn a_redirect_is_not_followed_and_an_error_says_the_status() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = post(&source(&format!("http://{closed}/hush")), &none, None).await.unwrap_err();
     assert!(error.starts_with("cannot connect: "), "{error}");
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_closes_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (url, none) = (source(&format!("http://{}/hush", listener.local_addr().unwrap())), BTreeMap::new());
+    let mut request = Box::pin(post(&url, &none, None));
+    let receive = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut got = Vec::new();
+        while !got.ends_with(b"{}") {
+            assert!(stream.read_buf(&mut got).await.unwrap() > 0, "the request ended early");
+        }
+        stream
+    };
+    let mut stream = tokio::select! {
+        answer = &mut request => panic!("{answer:?}"),
+        stream = receive => stream,
+    };
+    drop(request);
+    let env = Env::system();
+    let end = env.before(env.now() + std::time::Duration::from_secs(20), stream.read_u8()).await;
+    assert!(end.is_some_and(|end| end.is_err()), "the connection is still open");
 }

@@ -2,27 +2,19 @@ use super::{
     agreement::Agreement,
     client::Client,
     message::{Message, event_of},
-    no_leader, overdue,
     queue::{Counts, ReceiverQueue},
 };
 use crate::config::{Config, JobConfig, NotifyConfig, NotifyEvent};
 use futures_util::future::join_all;
 use quorate::{
-    election::Election,
-    env::ScopedTask,
     quorum::Quorum,
     scheduler::{Job, JobAlert},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt, io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
 /// The receivers of notifications, with their tasks. Clones share them; the last one ends the tasks.
 #[derive(Clone, Debug)]
-pub(crate) struct Notices(Arc<Inner>);
+pub(crate) struct Notices(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) group: Arc<str>,
@@ -48,27 +40,6 @@ impl Notices {
             receivers: config.notify.iter().map(start).collect(),
             counts: NotifyEvent::ALL.map(|event| (event.as_str(), Counts::new(event.as_str()))).into(),
         }))))
-    }
-
-    /// Starts the tasks that watch whether there is a leader: one for each `no_leader_after` of the receivers, and one
-    /// that reports overdue jobs if there has been none for two of its TTLs.
-    pub(crate) fn watch_leader(
-        &self,
-        quorum: &Quorum,
-        election: &Election,
-        ttl: Duration,
-    ) -> Vec<ScopedTask<()>> {
-        let configs = self.0.receivers.iter().map(|receiver| &*receiver.config);
-        let start = |after| {
-            let watch = no_leader::watch(quorum.clone(), election.clone(), self.clone(), after);
-            quorum.env().spawn_scoped(watch)
-        };
-        let mut tasks: Vec<_> = absences(configs).into_iter().map(start).collect();
-        if self.0.receivers.iter().any(|receiver| receiver.config.on.contains(&NotifyEvent::Overdue)) {
-            let watch = overdue::watch(quorum.clone(), election.clone(), self.clone(), ttl * 2);
-            tasks.push(quorum.env().spawn_scoped(watch));
-        }
-        tasks
     }
 
     /// Returns `job` with the function that notifies the receivers of its alerts. A job of which no receiver is
@@ -126,13 +97,8 @@ impl Notices {
 }
 
 /// Returns the time without a leader after which the receiver is notified, if it is notified of that event.
-fn absence(receiver: &NotifyConfig) -> Option<Duration> {
+pub(super) fn absence(receiver: &NotifyConfig) -> Option<Duration> {
     receiver.on.contains(&NotifyEvent::NoLeader).then_some(receiver.no_leader_after)
-}
-
-/// Returns the times without a leader after which receivers are notified, each once.
-fn absences<'a>(receivers: impl Iterator<Item = &'a NotifyConfig>) -> BTreeSet<Duration> {
-    receivers.filter_map(absence).collect()
 }
 
 impl fmt::Debug for Inner {

@@ -24,6 +24,7 @@ mod no_leader;
 mod overdue;
 mod ping;
 mod queue;
+mod watch;
 
 pub(crate) use hook::Notices;
 pub(crate) use ping::Pings;

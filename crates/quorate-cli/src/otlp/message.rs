@@ -1,6 +1,6 @@
 //! The messages of OTLP: the spans and the metrics of this process.
 
-use super::exposition::{Buckets, Family, Labels, Series};
+use crate::recorder::{Distribution, Family, Labels, Series, Value};
 use opentelemetry_proto::tonic::{
     collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
     common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value},
@@ -13,7 +13,6 @@ use opentelemetry_proto::tonic::{
 };
 use opentelemetry_sdk::trace::SpanData;
 use quorate::env::WallTime;
-use std::collections::BTreeMap;
 
 /// Writes the messages of one process.
 #[derive(Debug)]
@@ -50,8 +49,12 @@ impl Messages {
     }
 
     /// Returns the message with these metrics.
-    pub(super) fn metrics(&self, families: Vec<Family>, period: Period) -> ExportMetricsServiceRequest {
-        let metrics = families.into_iter().map(|family| metric(family, period)).collect();
+    pub(super) fn metrics(
+        &self,
+        families: &[(String, Family)],
+        period: Period,
+    ) -> ExportMetricsServiceRequest {
+        let metrics = families.iter().filter_map(|(name, family)| metric(name, family, period)).collect();
         let scope_metrics = vec![ScopeMetrics { scope: Some(scope()), metrics, ..ScopeMetrics::default() }];
         let resource = Some(self.resource.clone());
         ExportMetricsServiceRequest {
@@ -70,58 +73,67 @@ fn attribute(key: &str, value: &str) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(value), ..KeyValue::default() }
 }
 
-fn metric(family: Family, period: Period) -> Metric {
+/// Returns the metric of one name, if it has a series.
+fn metric(name: &str, family: &Family, period: Period) -> Option<Metric> {
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
-    let data = match family.series {
-        Series::Counter(series) => {
-            let data_points = numbers(series, period);
-            Data::Sum(Sum { data_points, aggregation_temporality, is_monotonic: true })
-        }
+    let (_, first) = family.series.first_key_value()?;
+    let data = match first {
+        Series::Counter(_) => Data::Sum(Sum {
+            data_points: numbers(family, period),
+            aggregation_temporality,
+            is_monotonic: true,
+        }),
         // A gauge is a value of one moment.
-        Series::Gauge(series) => {
-            Data::Gauge(Gauge { data_points: numbers(series, Period { start: period.end, ..period }) })
+        Series::Gauge(_) => {
+            Data::Gauge(Gauge { data_points: numbers(family, Period { start: period.end, ..period }) })
         }
-        Series::Histogram(series) => {
-            let point = |(labels, buckets)| distribution(labels, &buckets, period);
-            let data_points = series.into_iter().map(point).collect();
+        Series::Histogram(_) => {
+            let point = |(labels, series): (&Labels, &Series)| match series.read() {
+                Value::Histogram(values) => Some(distribution(labels, values, period)),
+                Value::Counter(_) | Value::Gauge(_) => None,
+            };
+            let data_points = family.series.iter().filter_map(point).collect();
             Data::Histogram(Histogram { data_points, aggregation_temporality })
         }
     };
-    let unit = if family.name.ends_with("_seconds") { "s" } else { "" }.to_owned();
-    Metric { name: family.name, description: family.help, unit, data: Some(data), ..Metric::default() }
+    let unit = if name.ends_with("_seconds") { "s" } else { "" }.to_owned();
+    let description = family.help.as_ref().map(ToString::to_string).unwrap_or_default();
+    Some(Metric { name: name.to_owned(), description, unit, data: Some(data), ..Metric::default() })
 }
 
-fn numbers(series: BTreeMap<Labels, f64>, period: Period) -> Vec<NumberDataPoint> {
-    let point = |(labels, value)| NumberDataPoint {
-        attributes: attributes(labels),
-        start_time_unix_nano: nanos(period.start),
-        time_unix_nano: nanos(period.end),
-        value: Some(number_data_point::Value::AsDouble(value)),
-        ..NumberDataPoint::default()
+fn numbers(family: &Family, period: Period) -> Vec<NumberDataPoint> {
+    let point = |(labels, series): (&Labels, &Series)| {
+        let value = match series.read() {
+            Value::Counter(number) => number as f64,
+            Value::Gauge(number) => number,
+            Value::Histogram(_) => return None,
+        };
+        Some(NumberDataPoint {
+            attributes: attributes(labels),
+            start_time_unix_nano: nanos(period.start),
+            time_unix_nano: nanos(period.end),
+            value: Some(number_data_point::Value::AsDouble(value)),
+            ..NumberDataPoint::default()
+        })
     };
-    series.into_iter().map(point).collect()
+    family.series.iter().filter_map(point).collect()
 }
 
-/// Returns the message of one series. The text format counts the values up to each end, and OTLP those
-/// between two ends.
-fn distribution(labels: Labels, buckets: &Buckets, period: Period) -> HistogramDataPoint {
-    let mut below = 0.0;
-    let between =
-        buckets.up_to.iter().map(|(_, up_to)| (up_to - std::mem::replace(&mut below, *up_to)) as u64);
+fn distribution(labels: &Labels, values: Distribution, period: Period) -> HistogramDataPoint {
     HistogramDataPoint {
         attributes: attributes(labels),
         start_time_unix_nano: nanos(period.start),
         time_unix_nano: nanos(period.end),
-        count: buckets.count as u64,
-        sum: Some(buckets.sum),
-        bucket_counts: between.collect(),
-        explicit_bounds: buckets.up_to.iter().map(|(end, _)| *end).filter(|end| end.is_finite()).collect(),
+        count: values.counts.iter().sum(),
+        sum: Some(values.sum),
+        bucket_counts: values.counts,
+        explicit_bounds: values.ends.to_vec(),
         ..HistogramDataPoint::default()
     }
 }
 
-fn attributes(labels: Labels) -> Vec<KeyValue> {
-    labels.into_iter().map(|(name, value)| attribute(&name, &value)).collect()
+fn attributes(labels: &Labels) -> Vec<KeyValue> {
+    labels.iter().map(|(name, value)| attribute(name, value)).collect()
 }
 
 fn nanos(time: WallTime) -> u64 {
@@ -131,15 +143,53 @@ fn nanos(time: WallTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recorder::Measurements;
+
+    fn attributes_of(pairs: &[(&str, &str)]) -> Vec<KeyValue> {
+        pairs.iter().map(|(name, value)| attribute(name, value)).collect()
+    }
 
     #[test]
-    fn counts_between_the_ends_of_buckets_add_up() {
-        let up_to = vec![(0.1, 2.0), (1.0, 2.0), (5.0, 6.0), (f64::INFINITY, 7.0)];
-        let buckets = Buckets { up_to, sum: 12.5, count: 7.0 };
+    fn every_kind_is_sent_with_its_labels_and_values_whatever_the_names_are() {
+        let recorder = Measurements::default();
+        let job = "a\"b\\c\nd{e}=,\u{fc}";
+        let (runs, took) = metrics::with_local_recorder(&recorder, || {
+            metrics::describe_counter!("runs_total", "Number \\ of \n runs.");
+            metrics::describe_counter!("never_total", "Not measured.");
+            metrics::gauge!("offset").set(-2.5e-7);
+            metrics::counter!("runs.all", "the node" => "n").increment(2);
+            // The series of a job ends with its handle.
+            (
+                metrics::counter!("runs_total", "job" => job, "outcome" => "done"),
+                metrics::histogram!("took_seconds", "job" => job),
+            )
+        });
+        runs.increment(3);
+        [0.5, 1000.0].into_iter().for_each(|value| took.record(value));
         let period = Period { start: WallTime::from_micros(1), end: WallTime::from_micros(2) };
-        let point = distribution(vec![("job".to_owned(), "j".to_owned())], &buckets, period);
-        assert_eq!((point.count, point.sum), (7, Some(12.5)));
-        assert_eq!((point.bucket_counts, point.explicit_bounds), (vec![2, 0, 4, 1], vec![0.1, 1.0, 5.0]));
+        let message = Messages::new("oak", None).metrics(&recorder.families(), period);
+        let found = &message.resource_metrics[0].scope_metrics[0].metrics;
+        let by_name = |name: &str| found.iter().find(|metric| metric.name == name).unwrap();
+        let number = |point: &NumberDataPoint| (point.attributes.clone(), point.value);
+        let double = |value| Some(number_data_point::Value::AsDouble(value));
+
+        let metric = by_name("runs_total");
+        let Some(Data::Sum(sum)) = &metric.data else { panic!("{metric:?}") };
+        assert_eq!((metric.description.as_str(), sum.is_monotonic), ("Number \\ of \n runs.", true));
+        let labels = attributes_of(&[("job", job), ("outcome", "done")]);
+        assert_eq!(sum.data_points.iter().map(number).collect::<Vec<_>>(), [(labels, double(3.0))]);
+        let Some(Data::Gauge(gauge)) = &by_name("offset").data else { panic!("{found:?}") };
+        assert_eq!(number(&gauge.data_points[0]), (Vec::new(), double(-2.5e-7)));
+        let Some(Data::Sum(sum)) = &by_name("runs_all").data else { panic!("{found:?}") };
+        assert_eq!(number(&sum.data_points[0]), (attributes_of(&[("the_node", "n")]), double(2.0)));
+        let metric = by_name("took_seconds");
+        let Some(Data::Histogram(histogram)) = &metric.data else { panic!("{metric:?}") };
+        let point = &histogram.data_points[0];
+        assert_eq!((metric.unit.as_str(), &point.attributes), ("s", &attributes_of(&[("job", job)])));
+        assert_eq!((point.count, point.sum), (2, Some(1000.5)));
+        assert_eq!(point.bucket_counts, [0, 0, 0, 1, 0, 0, 1]);
+        assert_eq!(point.explicit_bounds, [0.001, 0.01, 0.1, 1.0, 10.0, 100.0]);
         assert_eq!((point.start_time_unix_nano, point.time_unix_nano), (1_000, 2_000));
+        assert_eq!(found.len(), 4);
     }
 }

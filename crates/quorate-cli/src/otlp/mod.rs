@@ -12,8 +12,6 @@
 //! arrive.
 
 #[cfg(feature = "otlp")]
-mod exposition;
-#[cfg(feature = "otlp")]
 mod health;
 #[cfg(feature = "otlp")]
 mod message;

@@ -1,5 +1,4 @@
 use super::{
-    exposition,
     health::{Health, Line},
     message::{Messages, Period},
     spans,
@@ -206,9 +205,8 @@ impl Exporter {
     }
 
     async fn send_metrics(&mut self) {
-        let families = exposition::parse(&self.recorder.render().await);
         let period = Period { start: self.started, end: self.env.wall() };
-        let body = self.messages.metrics(families, period).encode_to_vec();
+        let body = self.messages.metrics(&self.recorder.families(), period).encode_to_vec();
         let result = self.post("/v1/metrics", body.into()).await;
         self.report(result);
     }

@@ -1,5 +1,6 @@
-use super::launch::{NOW, Unstarted, send_streams, spawn_supervisor};
+use super::launch::{NOW, Unstarted, spawn_supervisor};
 use super::parent::{CommandView, kill_if_stopped};
+use super::passing::send_streams;
 use super::wire::{self, Order, Report};
 use super::{CommandSpec, Deadline, EndedBy, Exit, StartError, Status, cgroup};
 use quorate::{

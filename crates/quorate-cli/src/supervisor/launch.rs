@@ -1,20 +1,14 @@
 //! Starts the supervisor process.
 
+use super::passing::this_binary;
 use super::process::{Invocation, JobControl};
 use super::wire::{self, Order};
 use super::{ARGUMENT, CommandSpec, Deadline, StartError, own_group};
 use crate::config;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::getpid;
-use std::{
-    ffi::OsString,
-    io::{self, IoSlice},
-    mem::MaybeUninit,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::{net::UnixStream as StdStream, process::CommandExt},
-    },
-    path::Path,
+use std::os::{
+    fd::OwnedFd,
+    unix::{net::UnixStream as StdStream, process::CommandExt},
 };
 use tokio::{
     net::UnixStream,
@@ -71,25 +65,4 @@ pub(super) fn spawn_supervisor(
         .stdout(std::process::Stdio::null())
         .process_group(0);
     Ok(Command::from(supervisor).spawn()?)
-}
-
-/// Returns the path of this binary. On Linux the path refers to the running binary, even after an upgrade has
-/// replaced the file on disk.
-pub(super) fn this_binary() -> io::Result<OsString> {
-    let running = Path::new("/proc/self/exe");
-    // Only the link is examined, and not the file system of the binary, which may not answer.
-    if running.symlink_metadata().is_ok() {
-        Ok(running.into())
-    } else {
-        std::env::current_exe().map(OsString::from)
-    }
-}
-
-pub(super) fn send_streams(socket: impl AsFd, streams: &[OwnedFd; 3]) -> io::Result<()> {
-    let streams = streams.each_ref().map(AsFd::as_fd);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&streams));
-    sendmsg(socket, &[IoSlice::new(b"\n")], &mut ancillary, SendFlags::empty())?;
-    Ok(())
 }

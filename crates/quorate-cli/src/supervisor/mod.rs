@@ -72,6 +72,7 @@ mod handle;
 mod launch;
 mod orders;
 mod parent;
+mod passing;
 mod process;
 mod processes;
 mod signals;

@@ -5,6 +5,7 @@ use super::cgroup::Cgroup;
 use super::children::{Change, ProcessTree, become_subreaper, change};
 use super::guard::{ASK_TO_END, Guard, Step};
 use super::orders::Orders;
+use super::passing::receive_streams;
 use super::start::{self, Waiting};
 use super::terminal::Terminal;
 use super::wire::{self, Order, Report};
@@ -15,10 +16,7 @@ use rustix::process::{Pid, Signal};
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Read},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
-    },
+    os::{fd::AsFd, unix::net::UnixStream},
     path::PathBuf,
     process::ExitCode,
     str::FromStr,
@@ -344,34 +342,6 @@ impl Watch {
         self.had_terminal |= lent;
         lent
     }
-}
-
-/// Receives the command's three streams over the standard input. Returns `None` if the sender has ended, or has sent
-/// something else because the command must not start.
-pub(super) fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
-    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let socket = io::stdin();
-    let got =
-        recvmsg(socket.as_fd(), &mut [io::IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::empty())?;
-    let mut streams = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(fds) = message {
-            streams.extend(fds);
-        }
-    }
-    for stream in &streams {
-        // With this flag, the command gets the streams only as its standard streams, and inherits no other
-        // copies.
-        rustix::io::fcntl_setfd(stream, rustix::io::FdFlags::CLOEXEC)?;
-    }
-    if got.bytes == 0 || streams.is_empty() {
-        return Ok(None);
-    }
-    let streams = streams.try_into();
-    streams.map(Some).map_err(|_| io::Error::other("the command's streams did not arrive"))
 }
 
 /// Sends a report to the parent. If the parent has ended, or is stopped and its socket is full, the report is

@@ -5,8 +5,7 @@
 //! parent of the supervisor process knows the group before the first instruction of the command, which may kill the
 //! supervisor process.
 
-use super::launch::{send_streams, this_binary};
-use super::process::receive_streams;
+use super::passing::{receive_streams, send_streams, this_binary};
 use super::wire::{self, Report};
 use super::{ARGUMENT, START};
 use quorate::env::{BootTime, SystemWorld, World};

@@ -1,4 +1,4 @@
-use super::{super::spawn, wire::RawConnection};
+use super::{super::shared::spawn, wire::RawConnection};
 use quorate::{internals::majority, node::Resource};
 use tokio::sync::mpsc;
 

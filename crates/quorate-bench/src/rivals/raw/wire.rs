@@ -1,4 +1,4 @@
-use super::{Dialect, Job, Poll};
+use super::job::{Dialect, Job, Poll};
 use quorate::{
     env::WallTime,
     node::{Batch, Request, Resource},

@@ -8,11 +8,11 @@ mod watch;
 pub(super) use command::bytes;
 
 use super::{
-    ConfigError, LeaseConfig, beside,
+    ConfigError, LeaseConfig, PingConfig,
     error::SourceText,
     file::{BackgroundText, DeliveryText, JobText, MisfireText, RuleText, Time},
-    notify::PingConfig,
 };
+use crate::files::beside;
 use quorate::scheduler::{
     Delivery, Job, Misfire, Overlap, Placement, Retry, Schedule, ScheduleError, Scheduler,
 };

@@ -1,9 +1,13 @@
 //! The settings by which a job is watched: the time within which it must succeed, and the URL that it pings.
 
 use super::JobCheck;
-use crate::config::{
-    ConfigError, Secret, beside,
-    notify::{PingConfig, PingEvent, SecretSource, WEBHOOK_EXAMPLE, one_of, parse_url},
+use crate::{
+    config::{
+        ConfigError, PingConfig, PingEvent, Secret, SecretSource,
+        file::one_of,
+        webhook::{WEBHOOK_EXAMPLE, parse_url},
+    },
+    files::beside,
 };
 use quorate::scheduler::Schedule;
 use std::{collections::BTreeSet, time::Duration};

@@ -1,4 +1,4 @@
-//! Reads the uses of the library's files by each other from the sources.
+//! Reads the uses of a crate's files by each other from the sources.
 
 use crate::WITH_ROOMS;
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
@@ -17,7 +17,7 @@ pub(crate) struct Arrow {
     pub(crate) line: usize,
 }
 
-/// The files of the library, by module path. The module path of the root is empty.
+/// The files of a crate, by module path. The module path of the root is empty.
 #[derive(Default)]
 pub(crate) struct Sources {
     pub(crate) files: BTreeMap<Vec<String>, File>,
@@ -60,12 +60,15 @@ impl Sources {
 
     pub(crate) fn parse(texts: &[(String, String)]) -> Self {
         let mut sources = Self::default();
+        let root = if texts.iter().any(|(name, _)| name == "lib.rs") { "lib.rs" } else { "main.rs" };
         for (name, text) in
             texts.iter().filter(|(name, _)| !name.ends_with("tests.rs") && !name.contains("/tests/"))
         {
             let path = name.trim_end_matches(".rs").trim_end_matches("/mod");
-            let module: Vec<String> =
-                path.split('/').filter(|part| *part != "lib").map(str::to_owned).collect();
+            let module: Vec<String> = match name == root {
+                true => Vec::new(),
+                false => path.split('/').map(str::to_owned).collect(),
+            };
             let mut file = File { name: name.clone(), ..File::default() };
             let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
             let tokens: Vec<TokenTree> = without_tests(tokens);

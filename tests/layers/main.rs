@@ -1,12 +1,13 @@
 //! Checks the layers of the library. Each module may use only the modules below it. The same holds for the rooms of
 //! the scheduler, which are its direct submodules. The files of one module must not depend on each other in a circle,
-//! except for the exceptions that this test lists.
+//! except for the exceptions that this test lists. [`program`] does the same for the crates of the program.
 //!
 //! The test reads the sources as tokens, so it ignores comments and strings. Test code (`#[cfg(test)]`,
 //! `*tests.rs`, `tests/`) may use every module.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
 
+mod program;
 mod sources;
 
 use proc_macro2::{TokenStream, TokenTree};
@@ -14,7 +15,7 @@ use sources::{Arrow, Sources, is_punct, without_tests};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// The modules, from the bottom to the top. Each module may use only the modules before it.
@@ -71,9 +72,14 @@ const CIRCLES_ALLOWED: [(&str, &str, &str); 4] = [
     ),
 ];
 
+/// Returns the directory of a crate of this repository.
+fn crate_named(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("crates").join(name)
+}
+
 #[test]
 fn modules_use_only_modules_below_them_and_files_form_no_circles() {
-    let sources = Sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let sources = Sources::read(&crate_named("quorate").join("src"));
     assert!(sources.files.len() > 100, "only {} files were found", sources.files.len());
     let problems = check(&sources, &CIRCLES_ALLOWED);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -236,7 +242,7 @@ fn an_arrow_to_a_higher_room_of_the_scheduler_is_reported_and_no_re_export_hides
 
 #[test]
 fn every_room_of_the_scheduler_is_in_the_order() {
-    let sources = Sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let sources = Sources::read(&crate_named("quorate").join("src"));
     let rooms = sources.files.keys().filter(|module| module.len() == 2 && module[0] == WITH_ROOMS);
     let rooms: BTreeSet<&str> = rooms.map(|module| module[1].as_str()).collect();
     assert_eq!(rooms, BTreeSet::from(ROOMS));
@@ -284,7 +290,7 @@ const DEFINED_TWICE: [(&str, &str); 2] = [
 #[test]
 fn no_constant_of_the_scheduler_is_defined_twice() {
     let mut texts = Vec::new();
-    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scheduler")];
+    let mut open = vec![crate_named("quorate").join("src/scheduler")];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
