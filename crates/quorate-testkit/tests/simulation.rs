@@ -373,7 +373,7 @@ sweeps! {
 /// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
 /// numbers in another way, the same seed gives another history. A seed of this list may then no longer
 /// reproduce its bug. If a unit test covers the bug itself, the text names the test.
-const FOUND: [(&str, u64, &str); 32] = [
+const FOUND: [(&str, u64, &str); 35] = [
     (
         "default",
         5_682,
@@ -520,6 +520,23 @@ const FOUND: [(&str, u64, &str); 32] = [
         "contact-all",
         614612,
         "histories: the entry of a run that a leader cancelled, although the next leader refused the request",
+    ),
+    (
+        "default",
+        800_103,
+        "a worker that shut down without a session spun until its last run was reported: the history did not go on",
+    ),
+    (
+        "default",
+        800_561,
+        "ticks: a leader under which a majority forgot the ledger led on without one; ledger/copies/leadership.rs: \
+         a_leader_can_lead_while_enough_nodes_are_left_that_have_not_forgotten",
+    ),
+    (
+        "default",
+        802_382,
+        "ticks: a record on a server that its leader had not marked was taken for a recorded end; \
+         sim/invariant/closed_records.rs: a_record_counts_on_a_majority_that_its_leader_has_marked",
     ),
 ];
 
