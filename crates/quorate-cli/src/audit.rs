@@ -18,6 +18,7 @@ use quorate::{
     quorum::Quorum,
     scheduler::Jobs,
 };
+use quorate_operator::Verb;
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -123,15 +124,13 @@ impl RequestPage {
         let (accepted, answer) = match &entry.answer {
             JobResponse::Accepted { text, .. } => (true, text),
             JobResponse::Refused { why } => (false, why),
-            // `JobResponse` is non-exhaustive: the library may add responses later.
-            _ => (false, &entry.leader),
         };
         let job = plain(entry.what.job(), TEXT_MAX);
         let job = Some(job).filter(|job| !job.is_empty());
         let mut page = Self {
             at: rfc3339(entry.at),
             by: plain(&entry.by, TEXT_MAX),
-            action: "unknown".to_owned(),
+            action: Verb::of(&entry.what).name().to_owned(),
             target: job.clone().unwrap_or_else(|| plain(group, TEXT_MAX)),
             job,
             reason: None,
@@ -143,32 +142,21 @@ impl RequestPage {
             leader: Some(plain(&entry.leader, TEXT_MAX)),
             id: Some(entry.id.to_string()),
         };
-        let action = match &entry.what {
+        match &entry.what {
             JobAction::Pause { reason, until, .. } => {
                 page.reason = reason.as_ref().map(|reason| plain(reason, TEXT_MAX));
                 page.until = until.map(rfc3339);
-                "pause"
             }
             JobAction::Freeze { reason, until } => {
                 page.reason = Some(plain(reason, TEXT_MAX));
                 page.until = Some(rfc3339(*until));
-                "freeze"
             }
-            JobAction::Unfreeze => "unfreeze",
-            JobAction::Resume { .. } => "resume",
-            JobAction::Trigger { .. } => "trigger",
             JobAction::Backfill { from, until, .. } => {
                 (page.from, page.until) = (Some(rfc3339(*from)), Some(rfc3339(*until)));
-                "backfill"
             }
-            JobAction::Cancel { tick, .. } => {
-                page.tick = tick.map(rfc3339);
-                "cancel"
-            }
-            // `JobAction` is non-exhaustive: the library may add actions later.
-            _ => "unknown",
-        };
-        page.action = action.to_owned();
+            JobAction::Cancel { tick, .. } => page.tick = tick.map(rfc3339),
+            JobAction::Unfreeze | JobAction::Resume { .. } | JobAction::Trigger { .. } => {}
+        }
         page
     }
 

@@ -4,9 +4,10 @@ use crate::{
     args::TermsArgs,
     config::Config,
     connect,
-    election::observer,
     exit::Failure,
-    jobs, show,
+    jobs,
+    operate::observer,
+    show,
     table::{Cell, table},
     time::rfc3339,
 };

@@ -7,8 +7,7 @@ use crate::{
     config::{Config, Environment, NodeSpec},
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure, NO_QUORUM},
-    operator::{Entry, Operator},
-    progress, show,
+    operator, progress, show,
     table::{Cell, grid},
     terminal::Tone,
     time::rfc3339,
@@ -21,6 +20,7 @@ use quorate::{
     plain::plain,
     quorum::{NodeStatus, Quorum, SharedSettings},
 };
+use quorate_operator::Entry;
 use serde::Serialize;
 use std::time::Duration;
 pub(crate) use trust::trust;
@@ -222,7 +222,7 @@ pub(crate) async fn replace(
     let result = format!("in place of {}", old.join(","));
     let entry = Entry { action: "nodes-replace", target: &names, group: None, result: Ok(&result) };
     let opened = Config { nodes: specs.clone(), ..config.clone() };
-    Operator::new(&args.operator, environment).note_anew(&opened, &entry).await;
+    operator::note_anew(&operator::of(&args.operator, environment), &opened, &entry).await;
     show::print(&format!("the new set is open: give every worker this list, and restart it\n  {names}\n"))?;
     let is_done = |part: &NodePart| match part.part {
         Part::Leaves => matches!(part.found, Ok(Found::Closed(_))),

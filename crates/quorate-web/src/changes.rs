@@ -115,7 +115,6 @@ fn action(action: &JobAction) -> String {
         JobAction::Cancel { .. } => "cancel".to_owned(),
         JobAction::Freeze { until, .. } => format!("freeze until {}", rfc3339(*until)),
         JobAction::Unfreeze => "unfreeze".to_owned(),
-        _ => "other request to".to_owned(),
     }
 }
 
@@ -131,6 +130,5 @@ fn answer(answer: &JobResponse) -> String {
     match answer {
         JobResponse::Accepted { text: said, .. } => text(said),
         JobResponse::Refused { why } => format!("refused: {}", text(why)),
-        _ => "–".to_owned(),
     }
 }

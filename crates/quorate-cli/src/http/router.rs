@@ -1,9 +1,7 @@
 use super::{api, guard::guard, health, operate, page, site::Site};
 use crate::exit::Failure;
-use axum::{
-    Router, middleware,
-    routing::{get, post},
-};
+use axum::{Router, middleware, routing::get};
+use quorate_operator::Verb;
 use std::sync::Arc;
 
 /// Returns the paths of the server, behind the [`guard`], and the operator's page, which has a guard of its own.
@@ -16,14 +14,14 @@ pub(super) fn router(site: &Arc<Site>) -> Result<Router, Failure> {
         .route("/api/v1/openapi.json", get(api::description))
         .route("/api/v1/status", get(api::show_status))
         .route("/api/v1/nodes", get(api::list_nodes))
-        .route("/api/v1/election/resign", post(operate::resign))
+        .route("/api/v1/election/resign", operate::action(Verb::Resign))
         .route("/api/v1/leader/history", get(operate::leader_history))
         .route("/api/v1/audit", get(operate::audit))
         .route("/api/v1/locks", get(operate::list_locks))
         .route("/api/v1/claims/{set}", get(operate::list_claims))
         .route("/api/v1/claims/{set}/dead-letters", get(operate::dead_letters))
         .route("/api/v1/claims/{set}/messages/{id}", get(operate::show_message))
-        .route("/api/v1/claims/{set}/messages/{id}/reset", post(operate::reset_message));
+        .route("/api/v1/claims/{set}/messages/{id}/reset", operate::action(Verb::Reset));
     if site.has_jobs {
         router = router
             .route("/api/v1/jobs", get(api::list_jobs))
@@ -31,13 +29,11 @@ pub(super) fn router(site: &Arc<Site>) -> Result<Router, Failure> {
             .route("/api/v1/jobs/{job}/history", get(api::history))
             .route("/api/v1/jobs/{job}/next", get(api::next))
             .route("/api/v1/jobs/{job}/why", get(api::why))
-            .route("/api/v1/freeze", post(operate::freeze))
-            .route("/api/v1/unfreeze", post(operate::unfreeze))
-            .route("/api/v1/jobs/{job}/trigger", post(api::trigger))
-            .route("/api/v1/jobs/{job}/pause", post(api::pause))
-            .route("/api/v1/jobs/{job}/resume", post(api::resume))
-            .route("/api/v1/jobs/{job}/cancel", post(api::cancel))
-            .route("/api/v1/jobs/{job}/backfill", post(api::backfill));
+            .route("/api/v1/freeze", operate::action(Verb::Freeze))
+            .route("/api/v1/unfreeze", operate::action(Verb::Unfreeze));
+        for verb in [Verb::Trigger, Verb::Pause, Verb::Resume, Verb::Cancel, Verb::Backfill] {
+            router = router.route(&format!("/api/v1/jobs/{{job}}/{}", verb.name()), operate::action(verb));
+        }
     }
     let api = router
         .fallback(api::unknown_path)

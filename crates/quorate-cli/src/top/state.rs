@@ -5,14 +5,12 @@ use super::{
     events::{self, Event},
     news::{Dated, Detail, Leader, Moment, News, NodeRow},
     order::{Order, rows},
-    question::{Answer, Question, Verb, edit},
+    question::{Answer, Question, edit},
 };
-use crate::{
-    jobs::{Action, JobPage},
-    terminal::Tone,
-};
+use crate::{jobs::JobPage, terminal::Tone};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use quorate::internals::majority;
+use quorate_operator::{Action, Verb};
 use std::{cell::Cell, collections::VecDeque, time::Duration};
 
 /// The number of events that are kept.
@@ -78,10 +76,7 @@ pub(super) enum Dialog {
 pub(super) enum Effect {
     Quit,
     /// Send a request to the leader.
-    Act {
-        job: String,
-        action: Action,
-    },
+    Act(Action),
     /// Read the details of this job at each update, or of none.
     Follow(Option<String>),
 }
@@ -307,20 +302,20 @@ impl State {
     }
 
     fn answer(&mut self, key: KeyCode, question: Question, now: Moment) -> Vec<Effect> {
-        let (job, verb) = (question.job.clone(), question.verb);
+        let job = question.job.clone();
         match question.press(key, now.wall) {
             Answer::Ask(question) => {
                 self.dialog = Some(Dialog::Ask(question));
                 Vec::new()
             }
             Answer::Refuse => {
-                self.message = Some((format!("{job}: not {}", verb.done()), Tone::Plain));
+                self.message = Some((format!("{job}: nothing was done"), Tone::Plain));
                 Vec::new()
             }
             Answer::Confirm(action) => {
                 self.pending += 1;
                 self.message = None;
-                vec![Effect::Act { job, action }]
+                vec![Effect::Act(action)]
             }
         }
     }

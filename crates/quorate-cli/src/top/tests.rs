@@ -4,16 +4,18 @@ use super::{
     view::{Palette, draw},
 };
 use crate::{
-    jobs::{Action, ActiveRun, JobPage, PausedPage, RunEnd},
+    jobs::{ActiveRun, JobPage, PausedPage, RunEnd},
     terminal::Tone,
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use quorate::internals::JobAction;
 use quorate::{
     env::{BootTime, WallTime},
     node::FencingToken,
     plain::plain,
     scheduler::{HistoryEntry, RunCause, RunOutcome},
 };
+use quorate_operator::Action;
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use std::time::Duration;
 
@@ -329,17 +331,18 @@ fn a_thousand_jobs_scroll_with_the_choice() {
 #[test]
 fn each_action_asks_first() {
     let mut bench = Bench::with_jobs(&[job("beat")]);
-    let act = |action| vec![Effect::Act { job: "beat".to_owned(), action }];
+    let beat = || "beat".into();
+    let act = |what| vec![Effect::Act(Action::Job(what))];
     for (key, question, action) in [
-        ('t', "Run beat once now", Action::Trigger),
-        ('r', "Run the ticks of beat again", Action::Resume),
-        ('c', "Cancel the active runs of beat?", Action::Cancel(None)),
+        ('t', "Run now: beat", JobAction::Trigger { job: beat() }),
+        ('r', "Resume: beat", JobAction::Resume { job: beat() }),
+        ('c', "Cancel: beat", JobAction::Cancel { job: beat(), tick: None }),
     ] {
         for refusal in [KeyCode::Char('n'), KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q')] {
             assert_eq!(bench.press(KeyCode::Char(key)), []);
             bench.shows(&[question]);
             assert_eq!(bench.press(refusal), [], "{refusal:?}");
-            bench.shows(&["beat: not "]);
+            bench.shows(&["beat: nothing was done"]);
         }
         bench.press(KeyCode::Char(key));
         assert_eq!(bench.press(KeyCode::Char('y')), act(action));
@@ -349,33 +352,36 @@ fn each_action_asks_first() {
     }
     bench.press(KeyCode::Char('p'));
     bench.type_in("disk q");
-    bench.shows(&["Pause beat?", "Reason: disk q_"]);
-    let pause = Action::Pause { reason: Some("disk q".to_owned()), until: None };
+    bench.shows(&["Pause: beat", "Reason: disk q_"]);
+    let pause = JobAction::Pause { job: beat(), reason: Some("disk q".into()), until: None };
     assert_eq!(bench.press(KeyCode::Enter), act(pause));
     bench.learn(News::Answer(Err("pause: beat: refused".to_owned())));
     bench.shows(&["pause: beat: refused"]);
     bench.press(KeyCode::Char('p'));
-    assert_eq!(bench.press(KeyCode::Enter), act(Action::Pause { reason: None, until: None }));
+    assert_eq!(bench.press(KeyCode::Enter), act(JobAction::Pause { job: beat(), reason: None, until: None }));
 
     bench.press(KeyCode::Char('p'));
     bench.type_in("disk");
     bench.press(KeyCode::Tab);
     bench.type_in("soon");
     assert_eq!(bench.press(KeyCode::Enter), [], "the text is wrong, so the question stays");
-    bench.shows(&["Reason: disk", "Until: soon_", "Until is neither a length nor a time"]);
+    bench.shows(&["Reason: disk", "Until: soon_", "is neither a length nor a time"]);
     (0..4).for_each(|_| drop(bench.press(KeyCode::Backspace)));
     bench.type_in("90m");
     let until = Some(bench.now.wall + Duration::from_secs(5_400));
-    assert_eq!(bench.press(KeyCode::Enter), act(Action::Pause { reason: Some("disk".to_owned()), until }));
+    assert_eq!(
+        bench.press(KeyCode::Enter),
+        act(JobAction::Pause { job: beat(), reason: Some("disk".into()), until })
+    );
 
     bench.press(KeyCode::Char('b'));
-    bench.shows(&["Run beat for each of its ticks in a span?", "From: _", "Until:   (the same, excluded)"]);
+    bench.shows(&["Back-fill: beat", "From: _", "Until:   (such as"]);
     bench.type_in(&rfc3339(BEGAN));
     bench.press(KeyCode::Enter);
-    bench.shows(&["Until is missing"]);
+    bench.shows(&["until is missing"]);
     bench.type_in(&rfc3339(BEGAN + 60_000_000));
     let [from, until] = [BEGAN, BEGAN + 60_000_000].map(WallTime::from_micros);
-    assert_eq!(bench.press(KeyCode::Enter), act(Action::Backfill(from, until)));
+    assert_eq!(bench.press(KeyCode::Enter), act(JobAction::Backfill { job: beat(), from, until }));
 }
 
 #[test]
@@ -417,7 +423,7 @@ fn the_details_follow_the_open_job() {
     bench.press(KeyCode::Home);
     bench.shows(&["schedule    every 5s"]);
     bench.press(KeyCode::Char('p'));
-    bench.shows(&["Pause beat?"]);
+    bench.shows(&["Pause: beat"]);
     bench.press(KeyCode::Esc);
     assert_eq!(bench.press(KeyCode::Esc), [Effect::Follow(None)]);
     bench.shows(&["JOBS 2"]);
