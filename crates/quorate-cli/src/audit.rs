@@ -19,22 +19,27 @@ use quorate::{
     scheduler::Jobs,
 };
 use quorate_operator::Verb;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 
 /// The longest text that is shown, in bytes.
 const TEXT_MAX: usize = 1_000;
 
-#[derive(Debug, Serialize)]
-struct Page {
+/// The audit list.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Audit")]
+pub(crate) struct Page {
     /// The group whose requests are shown. `null` if no group is named.
     group: Option<String>,
     /// The requests that a leader has answered, and the operations on the nodes, the newest first.
     requests: Vec<RequestPage>,
 }
 
-#[derive(Debug, Serialize)]
-struct RequestPage {
+/// An entry of the audit list.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AuditEntry")]
+pub(crate) struct RequestPage {
     at: String,
     by: String,
     /// The verb of a request to a leader, such as `pause`, or the kind of an operation, such as `forced-release`.

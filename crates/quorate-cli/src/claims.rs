@@ -21,6 +21,7 @@ use quorate::{
     plain::plain,
     quorum::Quorum,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -30,8 +31,9 @@ const TEXT_MAX: usize = 1_000;
 const CONCURRENT_READS: usize = 64;
 
 /// The output of `claims show` and `claims dead-letters`.
-#[derive(Debug, Serialize)]
-struct Page {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Messages")]
+pub(crate) struct Page {
     set: String,
     messages: Vec<Message>,
     /// The number of messages that were read.
@@ -43,8 +45,9 @@ struct Page {
 }
 
 /// The state of one message.
-#[derive(Debug, Serialize)]
-struct Message {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Message")]
+pub(crate) struct Message {
     id: String,
     /// `free`, `claimed`, `done` or `dead-lettered`.
     state: &'static str,

@@ -11,6 +11,7 @@ use quorate::{
     plain::plain,
     quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, QuorumConfig, QuorumStatus},
 };
+pub(crate) use quorate_operator::view::without_name;
 use quorate_redis::RedisNode;
 use std::{
     fmt::Write,
@@ -132,12 +133,6 @@ fn counted(nodes: &[NodeStatus]) -> String {
 /// Returns the name of each node that does not vote, and the reason.
 fn reasons(nodes: &[NodeStatus]) -> impl Iterator<Item = (&str, String)> {
     nodes.iter().filter_map(|node| Some((&*node.name, without_name(&node.name, &node.reason()?))))
-}
-
-/// Returns the text `why` without the name of the node, which the text of a failed connection repeats. For a place where
-/// the name is shown before it.
-pub(crate) fn without_name(node: &str, why: &str) -> String {
-    why.replace(&format!("{node}: "), "").replace(&format!("{node}/0: "), "")
 }
 
 /// Describes the nodes that do not vote, one line each. Use this only for a failure that the states of the

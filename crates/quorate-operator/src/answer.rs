@@ -10,6 +10,7 @@ use quorate::{
     plain::plain,
     scheduler::{Accepted, JobsError},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The result of an action.
@@ -36,7 +37,7 @@ pub enum Answer {
 }
 
 /// The result of a request to the leader.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Request {
     /// The group.
     pub group: String,
@@ -57,7 +58,7 @@ pub struct Request {
 }
 
 /// The result of a request to resign.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Resignation {
     /// The group.
     pub group: String,
@@ -76,7 +77,7 @@ pub struct Resignation {
 }
 
 /// The result of a reset.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Reset {
     /// The set of claims.
     pub set: String,

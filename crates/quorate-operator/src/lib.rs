@@ -16,6 +16,7 @@ mod given;
 mod operator;
 pub mod time;
 mod verb;
+pub mod view;
 
 pub use action::{Action, ActionError};
 pub use answer::{Answer, Done, Request, Reset, Resignation};

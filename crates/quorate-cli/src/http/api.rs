@@ -2,7 +2,7 @@
 
 use super::{
     error::{HttpError, json},
-    openapi,
+    openapi, operations,
     params::Params,
     site::Site,
 };
@@ -37,7 +37,7 @@ pub(super) async fn metrics(State(site): State<Arc<Site>>, RawQuery(query): RawQ
 }
 
 pub(super) async fn description(State(site): State<Arc<Site>>) -> Answer {
-    Ok(json(StatusCode::OK, openapi::document(site.has_jobs).to_string()))
+    Ok(json(StatusCode::OK, openapi::document(&operations::all(site.has_jobs)).to_string()))
 }
 
 pub(super) async fn show_status(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {

@@ -4,7 +4,6 @@ mod history;
 mod list;
 mod logs;
 mod next;
-mod page;
 mod run_state;
 mod why;
 
@@ -14,18 +13,20 @@ use crate::{
     connect,
     exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOT_FOUND},
     operate, show,
+    terminal::Tone,
 };
+pub(crate) use history::Page as HistoryPage;
+pub(crate) use list::Page as ListPage;
 pub(crate) use list::{freeze_for_people, overview};
+pub(crate) use next::Page as NextPage;
 pub(crate) use next::Upcoming;
-#[cfg(test)]
-pub(crate) use page::{ActiveRun, PausedPage};
-pub(crate) use page::{JobPage, RunEnd};
 use quorate::{
     env::WallTime,
     internals::JobAction,
     quorum::Quorum,
-    scheduler::{Jobs, JobsError},
+    scheduler::{Jobs, JobsError, RunOutcome},
 };
+use quorate_operator::view::{JobView, RunEnd};
 pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.
@@ -92,7 +93,7 @@ pub(crate) async fn json(jobs: &Jobs, query: &Query<'_>) -> Result<String, Failu
 }
 
 /// Reads all jobs of the group.
-pub(crate) async fn all(jobs: &Jobs) -> Result<Vec<JobPage>, Failure> {
+pub(crate) async fn all(jobs: &Jobs) -> Result<Vec<JobView>, Failure> {
     Ok(list::all(jobs).await?.jobs)
 }
 
@@ -104,6 +105,15 @@ pub(crate) async fn history(jobs: &Jobs, job: &str, limit: u32) -> Result<Vec<Ru
 /// Asks why the job did or did not run at its latest tick.
 pub(crate) async fn why(jobs: &Jobs, job: &str) -> Result<WhyPage, Failure> {
     Ok(why::of_job(jobs, job, None).await?.0)
+}
+
+/// Returns the importance of an outcome.
+pub(crate) fn tone(end: &RunEnd) -> Tone {
+    match end.outcome {
+        RunOutcome::Done => Tone::Plain,
+        RunOutcome::Failed | RunOutcome::Lost | RunOutcome::TimedOut => Tone::Trouble,
+        _ => Tone::Caution,
+    }
 }
 
 /// Returns the group of the jobs.

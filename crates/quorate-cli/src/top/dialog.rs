@@ -5,7 +5,8 @@ use super::{
     question::Question,
     view::{View, bold, first_line, scrolled},
 };
-use crate::{table::fields_within, terminal::Tone};
+use crate::{jobs::tone, table::fields_within, terminal::Tone};
+use quorate_operator::view::name as shown;
 use ratatui::{
     Frame,
     layout::{Constraint, Flex, Layout, Rect},
@@ -32,7 +33,7 @@ q  Ctrl-C       quit";
 pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let state = view.state;
     let Some(name) = &state.open else { return };
-    let mut lines = vec![bold(name.clone())];
+    let mut lines = vec![bold(shown(name))];
     let fields = |rows: Vec<(&'static str, String)>| {
         let text = fields_within(area.width, rows);
         text.lines().map(|line| Line::from(line.to_owned())).collect::<Vec<_>>()
@@ -74,10 +75,10 @@ fn history<'a>(view: &View<'_>, lines: &mut Vec<Line<'a>>) {
     };
     lines.push(bold(format!("HISTORY  the newest {} outcomes", history.len())));
     for end in history {
-        let age = relative(&end.tick, view.now.wall);
+        let age = relative(end.tick, view.now.wall);
         lines.push(Line::from(vec![
             Span::raw(format!("  {age:>11}  ")),
-            Span::styled(end.short(), view.palette.of(end.tone())),
+            Span::styled(end.line(), view.palette.of(tone(end))),
             Span::raw(format!("  [{}]", end.worker)),
         ]));
     }
@@ -90,7 +91,7 @@ fn trouble<'a>(view: &View<'_>, error: &str) -> Line<'a> {
 /// Draws a question about an action.
 pub(super) fn question(frame: &mut Frame<'_>, area: Rect, question: &Question) {
     let words = question.verb.words();
-    let mut text = format!("{}: {}\n{}\n\n", words.label, question.job, words.effect);
+    let mut text = format!("{}: {}\n{}\n\n", words.label, shown(&question.job), words.effect);
     for (at, (field, hint, typed)) in question.fields().enumerate() {
         let cursor = if at == question.at { "_" } else { "" };
         text += &format!("{}: {typed}{cursor}", field.label);

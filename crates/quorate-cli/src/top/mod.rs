@@ -37,7 +37,7 @@ use quorate_operator::{Action, Operator};
 use screen::Screen;
 pub(crate) use screen::check_terminal;
 use state::{Effect, State};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
@@ -95,7 +95,7 @@ struct Shell {
     palette: Palette,
     state: State,
     act: mpsc::Sender<Action>,
-    follow: watch::Sender<Option<String>>,
+    follow: watch::Sender<Option<Arc<str>>>,
     panics: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Reads the nodes for the live view, and sends the actions. One future does all of that; its owner drops it.
 
-use super::news::{Detail, Leader, News, NodeRow};
+use super::news::{Detail, Leader, News};
 use crate::{
     config::Config,
     connect::{self, PATIENCE},
@@ -10,7 +10,7 @@ use crate::{
 use quorate::{ledger::LedgerCopies, node::Resource, quorum::Quorum, scheduler::Jobs};
 use quorate_operator::{Action, ActionError, Operator};
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::{mpsc, watch};
@@ -67,7 +67,7 @@ impl<'a> Poller<'a> {
     pub(super) async fn run(
         &self,
         actions: mpsc::Receiver<Action>,
-        followed: watch::Receiver<Option<String>>,
+        followed: watch::Receiver<Option<Arc<str>>>,
     ) {
         futures_util::join!(
             self.nodes(),
@@ -91,8 +91,7 @@ impl<'a> Poller<'a> {
                 let copies = nodes.iter_mut().zip(copies.nodes());
                 copies.for_each(|(node, copy)| node.note_copy(&self.election.name(), copy));
             }
-            let rows = nodes.iter().map(NodeRow::new).collect();
-            if self.news.send(News::Nodes(rows)).await.is_err() {
+            if self.news.send(News::Nodes(nodes)).await.is_err() {
                 return;
             }
             self.looking.env().sleep(self.every.min(NODES_EVERY)).await;
@@ -142,7 +141,7 @@ impl<'a> Poller<'a> {
         }
     }
 
-    async fn details(&self, mut followed: watch::Receiver<Option<String>>) {
+    async fn details(&self, mut followed: watch::Receiver<Option<Arc<str>>>) {
         loop {
             let job = followed.borrow_and_update().clone();
             let Some(job) = job else {
@@ -212,19 +211,5 @@ impl<'a> Poller<'a> {
         let is_received = self.news.send(news).await.is_ok();
         self.looking.env().sleep(self.every).await;
         is_received
-    }
-}
-
-impl NodeRow {
-    fn new(node: &status::NodeLine) -> Self {
-        let (state, tone) = node.state();
-        Self {
-            name: show::line(&node.name, NAME_MAX),
-            votes: node.trusted,
-            version: show::line(node.version.as_deref().unwrap_or("-"), NAME_MAX),
-            round_trip_ms: node.round_trip_ms,
-            state,
-            tone,
-        }
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn job(job: &JobView, context: &Context<'_>) -> Markup {
         div.acts role="group" aria-label="Actions" {
             (one(Verb::Trigger))
             @if job.freeze.is_some() { (unfreeze(context)) }
-            (one(if job.paused.is_some() { Verb::Resume } else { Verb::Pause }))
+            (one(if job.own_pause().is_some() { Verb::Resume } else { Verb::Pause }))
             @if job.is_running() { (one(Verb::Cancel)) }
             (one(Verb::Backfill))
         }

@@ -1,6 +1,6 @@
 use super::{Context, command, overview::sentence, parts};
 use crate::{
-    snapshot::{NodeView, Snapshot, Vote},
+    snapshot::{SeenNode, Snapshot, Vote},
     source::{Examination, NodeFacts},
     time::{self, span},
     verdict::{Level, Verdict, judge, voting},
@@ -90,7 +90,7 @@ fn table(state: &Snapshot, context: &Context<'_>) -> Markup {
 }
 
 fn row(
-    (node, copy): (&NodeView, Option<CopyState>),
+    (node, copy): (&SeenNode, Option<CopyState>),
     has_facts: bool,
     facts: Option<&NodeFacts>,
     context: &Context<'_>,
@@ -125,7 +125,7 @@ fn row(
     }
 }
 
-fn state_text(node: &NodeView, context: &Context<'_>) -> Markup {
+fn state_text(node: &SeenNode, context: &Context<'_>) -> Markup {
     html! {
         @match (node.vote, node.votes_at, &node.reason) {
             (Vote::Votes, ..) => {}
