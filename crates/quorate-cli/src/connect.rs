@@ -170,17 +170,25 @@ pub(crate) fn outcomes(report: &NoMajority) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use quorate::{
         node::Cause,
         quorum::{NodeState, VoteRejection},
     };
 
+    /// Returns the status of a node that has not been measured.
+    pub(crate) fn node(name: &str, state: NodeState) -> NodeStatus {
+        NodeStatus {
+            name: name.into(),
+            state,
+            version: None,
+            round_trip: None,
+        }
+    }
+
     #[test]
     fn without_a_quorum_one_line_has_the_reason_of_each_node() {
-        let node =
-            |name: &str, state| NodeStatus { name: name.into(), state, version: None, round_trip: None };
         let full = format!("OOM\r\n\u{1b}[2J {}", "x".repeat(5_000));
         let full = NodeState::Refused(VoteRejection::Unable(full.into()));
         let away = NodeState::Unreachable(Cause::Unreachable("c: Connection refused".into()));

@@ -153,7 +153,8 @@ impl Page {
             };
             let clock = node.clock_ahead_ms.map_or("-".to_owned(), |ms| format!("{ms:+.0} ms"));
             let up = node.uptime_s.map(|s| humantime::format_duration(Duration::from_secs(s)).to_string());
-            let (version, trip, up) = (node.node.version_text(), node.node.times_text(), or_dash(&up));
+            let (version, up) = (node.node.version_text(), or_dash(&up));
+            let trip = NodeView::time_text(node.node.round_trip);
             let (since, from) = (or_dash(&node.remembers_since), or_dash(&node.votes_from));
             let mut lines = vec![
                 format!("version {version}, up {up}, round trip {trip}, clock {clock}"),

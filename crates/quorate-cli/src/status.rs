@@ -298,7 +298,12 @@ impl NodeLine {
 
     fn row(&self) -> [Cell; 4] {
         let (node, (state, tone)) = (&self.node, self.state());
-        [(&node.name).into(), node.version_text().into(), node.times_text().into(), Cell::new(state, tone)]
+        [
+            (&node.name).into(),
+            node.version_text().into(),
+            NodeView::time_text(node.round_trip).into(),
+            Cell::new(state, tone),
+        ]
     }
 
     /// Notes the copy that the node has of the ledger of the group with this leadership, if it is incomplete.

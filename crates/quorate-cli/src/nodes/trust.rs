@@ -160,7 +160,7 @@ mod tests {
     use quorate::env::BootTime;
 
     fn node(state: NodeState) -> NodeStatus {
-        NodeStatus { name: "redis://a:6379/0".into(), state, version: None, round_trip: None }
+        connect::tests::node("redis://a:6379/0", state)
     }
 
     fn waits(reason: QuarantineReason) -> NodeStatus {

@@ -9,7 +9,7 @@ use super::{
     state::{Dialog, Section, State},
 };
 use crate::{jobs::tone, terminal::Tone, time::rfc3339};
-use quorate_operator::view::JobView;
+use quorate_operator::view::{JobView, NodeView};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -188,7 +188,8 @@ impl View<'_> {
         for node in nodes {
             let (state, tone) = node.state();
             let node = &node.node;
-            let (name, version, trip) = (fit(&node.name, name), node.version_text(), node.times_text());
+            let (name, version) = (fit(&node.name, name), node.version_text());
+            let trip = NodeView::time_text(node.round_trip);
             let text = format!("{name}  {version:<8}  {trip:>10}  ");
             lines.push(Line::from(vec![Span::raw(text), Span::styled(state, self.palette.of(tone))]));
         }

@@ -71,9 +71,9 @@ impl NodeView {
         self.version.as_deref().unwrap_or("-")
     }
 
-    /// Returns the measured times of the node for people.
-    pub fn times_text(&self) -> String {
-        self.round_trip.map_or_else(|| "-".to_owned(), |trip| format!("{:.2} ms", trip.as_secs_f64() * 1e3))
+    /// Returns a measured time for people.
+    pub fn time_text(time: Option<Duration>) -> String {
+        time.map_or_else(|| "-".to_owned(), |time| format!("{:.2} ms", time.as_secs_f64() * 1e3))
     }
 
     /// Returns whether the node votes, and if not, the reason, without the name of the node.
