@@ -179,12 +179,7 @@ pub(crate) mod tests {
 
     /// Returns the status of a node that has not been measured.
     pub(crate) fn node(name: &str, state: NodeState) -> NodeStatus {
-        NodeStatus {
-            name: name.into(),
-            state,
-            version: None,
-            round_trip: None,
-        }
+        NodeStatus { name: name.into(), state, version: None, round_trip: None, round_trip_p99: None }
     }
 
     #[test]

@@ -44,6 +44,7 @@ fn node(index: usize) -> SeenNode {
         votes_in: None,
         version: Some("7.0.15".to_owned()),
         round_trip: Some(Duration::from_micros(800)),
+        round_trip_p99: Some(Duration::from_micros(1_900)),
         vote: Vote::Votes,
     };
     SeenNode {

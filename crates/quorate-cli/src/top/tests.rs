@@ -94,6 +94,7 @@ fn votes(name: &str) -> NodeLine {
         votes_in: None,
         version: Some("7.0.15".to_owned()),
         round_trip: Some(Duration::from_micros(250)),
+        round_trip_p99: Some(Duration::from_micros(900)),
         vote: Vote::Votes,
     };
     NodeLine { node, copies: Vec::new() }
@@ -105,6 +106,7 @@ fn away(name: &str) -> NodeLine {
         votes: false,
         reason: Some("connection refused".to_owned()),
         round_trip: None,
+        round_trip_p99: None,
         vote: Vote::Unreachable,
         ..votes(name).node
     };
@@ -194,7 +196,7 @@ fn the_first_screen_says_that_it_asks_and_then_shows_nodes_leader_and_jobs() {
     ]);
     assert!(!bench.screen().contains("SCHEDULE"), "80 columns have no room for it");
     let large = bench.screen_of(200, 50);
-    for part in ["SCHEDULE", "every 5s", "RUNS 1", "w-2", "failed 30 s ago in 5.0ms: exit 3"] {
+    for part in ["SCHEDULE", "0.90 ms", "every 5s", "RUNS 1", "w-2", "failed 30 s ago in 5.0ms: exit 3"] {
         assert!(large.contains(part), "no {part:?} in\n{large}");
     }
 }

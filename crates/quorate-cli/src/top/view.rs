@@ -178,11 +178,13 @@ impl View<'_> {
         let nodes = self.state.nodes.as_ref().map_or(&[][..], |nodes| &nodes.value);
         let widest = nodes.iter().map(|node| Line::from(&*node.node.name).width()).max().unwrap_or(4);
         let name = u16::try_from(widest).unwrap_or(u16::MAX).min(area.width / 2);
+        let p99 = |text| if area.width >= WIDE { format!("{text:>9}  ") } else { String::new() };
         let mut lines = vec![bold(format!(
-            "{:width$}  {:<8}  {:>10}  STATE",
+            "{:width$}  {:<8}  {:>10}  {}STATE",
             "NODE",
             "VERSION",
             "ROUND TRIP",
+            p99("P99".to_owned()),
             width = usize::from(name)
         ))];
         for node in nodes {
@@ -190,7 +192,10 @@ impl View<'_> {
             let node = &node.node;
             let (name, version) = (fit(&node.name, name), node.version_text());
             let trip = NodeView::time_text(node.round_trip);
-            let text = format!("{name}  {version:<8}  {trip:>10}  ");
+            let text = format!(
+                "{name}  {version:<8}  {trip:>10}  {}",
+                p99(NodeView::time_text(node.round_trip_p99))
+            );
             lines.push(Line::from(vec![Span::raw(text), Span::styled(state, self.palette.of(tone))]));
         }
         if !whole && lines.len() > usize::from(area.height) {

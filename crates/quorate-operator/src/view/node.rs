@@ -31,6 +31,9 @@ pub struct NodeView {
     /// The duration of the last round trip, in milliseconds.
     #[serde(rename = "round_trip_ms", with = "MaybeFineMillis")]
     pub round_trip: Option<Duration>,
+    /// An estimate of the 99th percentile of the round trips, in milliseconds.
+    #[serde(rename = "round_trip_p99_ms", with = "MaybeFineMillis")]
+    pub round_trip_p99: Option<Duration>,
     /// The state in one word.
     #[serde(skip)]
     pub vote: Vote,
@@ -62,6 +65,7 @@ impl NodeView {
             votes_in: node.quarantined_until().map(|until| now.until(until)),
             version: node.version.as_deref().map(text),
             round_trip: node.round_trip,
+            round_trip_p99: node.round_trip_p99,
             vote: Vote::of(&node.state),
         }
     }

@@ -110,7 +110,10 @@ fn row(
                 }
             }
             td.strip-cell role="cell" { (parts::sparkline(&node.trips)) }
-            td.num.half-l data-l="now" role="cell" { @match node.round_trip { Some(trip) => (span(trip)), None => (dash()) } }
+            td.num.half-l data-l="now" role="cell" {
+                @match node.round_trip { Some(trip) => (span(trip)), None => (dash()) }
+                @if let Some(p99) = node.round_trip_p99 { span.sub { "p99 " (span(p99)) } }
+            }
             td.num.half-r data-l="worst" role="cell" { @match worst { Some(trip) => (span(*trip)), None => (dash()) } }
             @if has_facts {
                 td.num.half-l data-l="clock" role="cell" {
