@@ -112,7 +112,7 @@ fn each_action_asks_says_what_it_did_and_is_in_the_audit_list() {
         "cancel slow",
         "pause until 20",
         "resume slow",
-        "back-fill from ",
+        "backfill from ",
         "freeze until 20",
         "unfreeze all jobs",
         "claims-reset claim/orders/80412",

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 pub(super) enum Order {
     #[default]
     Name,
-    /// Jobs that run first, then paused jobs, then the others.
+    /// The order of the page: jobs that failed first, then overdue ones, then by state.
     State,
     /// The job that is due next first.
     Next,
@@ -40,7 +40,7 @@ impl Order {
     fn compare(self, a: &JobView, b: &JobView) -> Ordering {
         let order = match self {
             Self::Name => Ordering::Equal,
-            Self::State => state(a).cmp(&state(b)),
+            Self::State => return a.by_trouble(b),
             // A job that is never due is the last.
             Self::Next => (a.next.is_none(), a.next).cmp(&(b.next.is_none(), b.next)),
             Self::Last => {
@@ -71,14 +71,6 @@ pub(super) fn rows<'a>(
         rows.reverse();
     }
     rows
-}
-
-fn state(job: &JobView) -> u8 {
-    match (job.running.is_empty(), job.paused.is_some()) {
-        (false, _) => 0,
-        (true, true) => 1,
-        (true, false) => 2,
-    }
 }
 
 fn last(job: &JobView) -> u8 {

@@ -6,7 +6,7 @@ use quorate::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::{sync::Arc, time::Duration};
+use std::{cmp::Ordering, sync::Arc, time::Duration};
 
 /// A job.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -158,6 +158,15 @@ impl JobView {
             Some(RunOutcome::Lost) => JobState::Lost,
             _ => JobState::Idle,
         }
+    }
+
+    /// Orders jobs: first those that failed, then those that are overdue, then by state, and by name.
+    pub fn by_trouble(&self, other: &Self) -> Ordering {
+        let rank = |job: &Self| {
+            let state = job.state();
+            (state != JobState::Failed, job.overdue.is_none(), state)
+        };
+        rank(self).cmp(&rank(other)).then_with(|| self.name.cmp(&other.name))
     }
 
     /// Returns in a few words whether the job is overdue, whether it runs, and whether it is paused. `end` formats the

@@ -1,18 +1,20 @@
 //! The views. Their fields are typed, and text of other parties is made plain. The names of the fields in JSON are
 //! those of the documented API, so programs that read it break if one is renamed.
 
+mod audit;
 mod job;
 mod node;
 mod pause;
 mod run;
 mod serial;
 
+pub use audit::{AuditEntry, AuditError};
 pub use job::{JobState, JobView, Unsent};
 pub use node::{NodeView, Vote, without_name};
 pub use pause::Pause;
 use quorate::plain::plain;
 pub use run::{ActiveRun, RunEnd};
-pub use serial::{MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeRfc3339, Name, Rfc3339, Text};
+pub use serial::{MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeName, MaybeRfc3339, Name, Rfc3339, Text};
 
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;

@@ -4,7 +4,7 @@ use crate::time::rfc3339;
 use quorate::{env::WallTime, plain::plain};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
-use std::{borrow::Cow, fmt::Display, time::Duration};
+use std::{borrow::Cow, fmt::Display, sync::Arc, time::Duration};
 
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
@@ -27,6 +27,9 @@ pub struct MaybeFineMillis;
 /// A name that the nodes store. JSON has it without control characters.
 #[derive(Debug)]
 pub struct Name;
+/// A name that may be missing.
+#[derive(Debug)]
+pub struct MaybeName;
 /// A value that is shown as its text.
 #[derive(Debug)]
 pub struct Text;
@@ -67,6 +70,7 @@ form!(MaybeFineMillis of Option<f64>, (time: Option<Duration>) => {
     time.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3)
 });
 form!(Name of String, (name: str) => plain(name, NAME_MAX));
+form!(MaybeName of Option<String>, (name: Option<Arc<str>>) => name.as_ref().map(|name| plain(name, NAME_MAX)));
 form!(Text of String, (value: dyn Display) => value.to_string());
 
 fn whole(number: u128) -> u64 {

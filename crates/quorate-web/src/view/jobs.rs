@@ -5,7 +5,6 @@ use crate::{
     verdict::{Level, Verdict},
 };
 use maud::{Markup, html};
-use std::cmp::Ordering;
 use url::form_urlencoded;
 
 /// The number of jobs on a page.
@@ -81,18 +80,9 @@ pub(super) fn select<'a>(jobs: &'a JobsView, query: &JobsQuery) -> Vec<&'a JobVi
     if query.show == Show::ByNextRun {
         found.sort_by_key(|job| (job.next.is_none(), job.next, &job.name));
     } else {
-        found.sort_by(by_trouble);
+        found.sort_by(|one, other| one.by_trouble(other));
     }
     found
-}
-
-/// Orders jobs: first those that failed, then those that are overdue, then by state, and by name.
-pub(super) fn by_trouble(one: &&JobView, other: &&JobView) -> Ordering {
-    let rank = |job: &JobView| {
-        let state = job.state();
-        (state != JobState::Failed, job.overdue.is_none(), state)
-    };
-    rank(one).cmp(&rank(other)).then_with(|| one.name.cmp(&other.name))
 }
 
 fn address(query: &JobsQuery, show: Show, page: usize, context: &Context<'_>) -> String {

@@ -116,7 +116,7 @@ fn hostile_past() -> crate::changes::Past {
         done: false,
         result: HOSTILE.into(),
     };
-    let changes = vec![crate::changes::Change::of_operation(0, &operation)];
+    let changes = vec![quorate_operator::view::AuditEntry::of_operation(&operation)];
     crate::changes::Past { terms: vec![term], changes }
 }
 
