@@ -2,7 +2,6 @@
 
 use super::{
     error::{HttpError, json},
-    openapi, operations,
     params::Params,
     site::Site,
 };
@@ -34,10 +33,6 @@ pub(super) async fn metrics(State(site): State<Arc<Site>>, RawQuery(query): RawQ
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, text);
     Ok(response)
-}
-
-pub(super) async fn description(State(site): State<Arc<Site>>) -> Answer {
-    Ok(json(StatusCode::OK, openapi::document(&operations::all(site.has_jobs)).to_string()))
 }
 
 pub(super) async fn show_status(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {

@@ -80,7 +80,12 @@ impl Operation {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::operations::all, *};
+    use super::{super::operations, *};
+    use axum::routing::MethodRouter;
+
+    fn all(has_jobs: bool) -> Vec<Operation> {
+        operations::all(has_jobs, MethodRouter::new())
+    }
 
     #[test]
     fn every_reference_has_its_schema_and_every_schema_a_use() {

@@ -48,8 +48,8 @@ pub(super) struct Parameter {
     pub(super) is_required: bool,
 }
 
-/// Returns the operations of a daemon.
-pub(super) fn all(has_jobs: bool) -> Vec<Operation> {
+/// Returns the operations of a daemon. `description` answers with their description.
+pub(super) fn all(has_jobs: bool, description: MethodRouter<Arc<Site>>) -> Vec<Operation> {
     let mut all = vec![
         look::<health::Live>("/livez", "200 while the main loop of the daemon runs", get(health::livez))
             .health(),
@@ -65,7 +65,7 @@ pub(super) fn all(has_jobs: bool) -> Vec<Operation> {
         look::<serde_json::Map<String, serde_json::Value>>(
             "/api/v1/openapi.json",
             "This description",
-            get(api::description),
+            description,
         ),
         look::<status::Page>(
             "/api/v1/status",
