@@ -89,7 +89,7 @@ impl Bench {
     fn until_it_votes(&self, node: usize, meanwhile: impl Fn()) {
         until("vote of the restarted node", PATIENCE, || {
             meanwhile();
-            (self.json(&["status"])["nodes"][node]["trusted"] == true).then_some(())
+            (self.json(&["status"])["nodes"][node]["votes"] == true).then_some(())
         });
     }
 

@@ -323,7 +323,7 @@ fn status_shows_the_votes_and_the_holders() {
     for (index, node) in page["nodes"].as_array().expect("a list").iter().enumerate() {
         assert_eq!(node["name"], format!("{}/0", nodes.name(index)), "{page:#}");
         assert_eq!(
-            (&node["reachable"], &node["trusted"]),
+            (&node["reachable"], &node["votes"]),
             (&Value::Bool(true), &Value::Bool(true)),
             "{page:#}"
         );
@@ -355,9 +355,9 @@ fn status_shows_the_votes_and_the_holders() {
     nodes[1].kill();
     let page = status(69);
     assert_eq!(page["quorum"], false, "{page:#}");
-    assert_eq!(page["nodes"][1]["trusted"], false, "{page:#}");
+    assert_eq!(page["nodes"][1]["votes"], false, "{page:#}");
     assert!(page["nodes"][1]["reason"].as_str().is_some_and(|why| why.contains("refused")), "{page:#}");
-    assert_eq!(page["nodes"][2]["trusted"], true, "{page:#}");
+    assert_eq!(page["nodes"][2]["votes"], true, "{page:#}");
     assert!(page["resources"][0]["held"].is_null(), "unknown without a quorum: {page:#}");
 }
 

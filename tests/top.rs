@@ -86,7 +86,7 @@ fn the_view_shows_a_group_and_controls_its_jobs() {
     small.press(&["Enter"]);
     small.until_it_shows(&["JOBS 1 of 3, filter \"gat\"", "idle"]);
     small.press(&["t"]);
-    small.until_it_shows(&["Run gated once now"]);
+    small.until_it_shows(&["Run now: gated"]);
     small.press(&["y"]);
     small.until_it_shows(&["running", "gated: run of "]);
     large.until("the active run", |screen| {
@@ -106,9 +106,9 @@ fn the_view_shows_a_group_and_controls_its_jobs() {
     // A pause asks first, and has a reason.
     let paused = || bench.json(&["show", "gated"])["paused"].clone();
     small.press(&["p"]);
-    small.until_it_shows(&["Pause gated?"]);
+    small.until_it_shows(&["Pause: gated"]);
     small.press(&["Escape"]);
-    small.until_it_shows(&["gated: not paused"]);
+    small.until_it_shows(&["gated: nothing was done"]);
     assert!(paused().is_null());
     small.press(&["p"]);
     small.type_in("disk full");
@@ -123,10 +123,14 @@ fn the_view_shows_a_group_and_controls_its_jobs() {
     small.press(&["p"]);
     small.type_in("holidays");
     small.press(&["Tab"]);
-    small.until_it_shows(&["Reason: holidays", "Until: _", "Tab: other field   Enter: pause   Esc: do not"]);
+    small.until_it_shows(&[
+        "Reason: holidays",
+        "Until: _",
+        "Tab: other field   Enter: Pause it   Esc: do not",
+    ]);
     small.type_in("soon");
     small.press(&["Enter"]);
-    small.until_it_shows(&["Until: soon_", "Until is neither a length nor a time"]);
+    small.until_it_shows(&["Until: soon_", "is neither a length nor a time"]);
     assert!(paused()["until"].is_null());
     small.press(&["BSpace", "BSpace", "BSpace", "BSpace"]);
     small.type_in("2h");
@@ -139,16 +143,16 @@ fn the_view_shows_a_group_and_controls_its_jobs() {
     for terminal in [&small, &large] {
         terminal.press(&["b"]);
         terminal.until_it_shows(&[
-            "for each of its ticks in a span?",
+            "once for each tick of its schedule in this span",
             "From: _",
-            "Until:   (the same, excluded)",
+            "Until:   (such as",
         ]);
     }
     large.press(&["Escape"]);
-    large.until_it_shows(&["beat: not back-filled"]);
+    large.until_it_shows(&["beat: nothing was done"]);
     small.type_in("2024-12-31T00:00:00Z");
     small.press(&["Enter"]);
-    small.until_it_shows(&["From: 2024-12-31T00:00:00Z", "Until is missing"]);
+    small.until_it_shows(&["From: 2024-12-31T00:00:00Z", "until is missing"]);
     small.type_in("2026-01-02T00:00:00Z");
     small.press(&["Enter"]);
     small.until_it_shows(&["gated: 2 runs"]);

@@ -6,6 +6,7 @@ use futures_util::future::join;
 use quorate::{
     election::Election,
     env::WallTime,
+    internals::JobAction,
     scheduler::{Job, Jobs, JobsError, Scheduler, every},
 };
 use std::{convert::Infallible, time::Duration};
@@ -131,6 +132,10 @@ async fn backfill(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.backfill(JOB, until - 1000 * MS, until).await).await
 }
 
+async fn send(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.send(JobAction::Trigger { job: JOB.into() }).await).await
+}
+
 async fn cancel(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.cancel(JOB, None).await).await
 }
@@ -170,5 +175,6 @@ cases! {
     resume: "Jobs::resume";
     trigger: "Jobs::trigger";
     backfill: "Jobs::backfill";
+    send: "Jobs::send";
     cancel: "Jobs::cancel";
 }

@@ -73,7 +73,7 @@ fn each_action_asks_says_what_it_did_and_is_in_the_audit_list() {
     bench.acts("backfill", "once for each tick of its schedule in this span", &span, "report: 3 runs");
     until("three runs", PATIENCE, || (bench.outcomes("report", "done") >= 3).then_some(()));
     let notice = bench.act("backfill", "", &[("from", "2026-01-01T00:30"), ("until", "2026-01-01T00:00")]);
-    assert!(notice.contains("until is not later than from"), "{notice}");
+    assert!(notice.contains("not later than from"), "{notice}");
     assert_eq!(browser.text(".notice.bad"), notice, "it is marked as an error");
 
     // A freeze is an action on all jobs. A frozen job offers to end the freeze, and not to resume the job.
@@ -95,7 +95,7 @@ fn each_action_asks_says_what_it_did_and_is_in_the_audit_list() {
 
     bench.open("/messages?set=orders");
     browser.until_text("#dead", "Dead letters 1", PATIENCE);
-    bench.acts("reset", "from attempt 1", &[], "orders/80412 was reset");
+    bench.acts("reset", "from attempt 1", &[], "orders: the message 80412 counts as new");
     browser.until_text("#dead", "Dead letters 0", PATIENCE);
 
     bench.open("/leadership");
@@ -112,7 +112,7 @@ fn each_action_asks_says_what_it_did_and_is_in_the_audit_list() {
         "cancel slow",
         "pause until 20",
         "resume slow",
-        "back-fill from ",
+        "backfill from ",
         "freeze until 20",
         "unfreeze all jobs",
         "claims-reset claim/orders/80412",

@@ -1,11 +1,11 @@
 //! `quorate claims`: the messages of a set of claims.
 
 use crate::{
-    args::{ClaimsCommand, ClaimsListArgs, ClaimsResetArgs, ClaimsShowArgs},
+    args::{ClaimsCommand, ClaimsListArgs, ClaimsShowArgs},
     config::{Config, Environment},
-    connect::{self, PATIENCE},
+    connect,
     exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOT_FOUND},
-    operator::{Entry, Operator},
+    operate,
     progress::Progress,
     show,
     stored_names::{self, Listing},
@@ -21,6 +21,7 @@ use quorate::{
     plain::plain,
     quorum::Quorum,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -30,8 +31,9 @@ const TEXT_MAX: usize = 1_000;
 const CONCURRENT_READS: usize = 64;
 
 /// The output of `claims show` and `claims dead-letters`.
-#[derive(Debug, Serialize)]
-struct Page {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Messages")]
+pub(crate) struct Page {
     set: String,
     messages: Vec<Message>,
     /// The number of messages that were read.
@@ -43,8 +45,9 @@ struct Page {
 }
 
 /// The state of one message.
-#[derive(Debug, Serialize)]
-struct Message {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Message")]
+pub(crate) struct Message {
     id: String,
     /// `free`, `claimed`, `done` or `dead-lettered`.
     state: &'static str,
@@ -60,15 +63,6 @@ struct Message {
     result: Option<String>,
 }
 
-/// The output of `claims reset`.
-#[derive(Debug, Serialize)]
-struct ResetPage {
-    set: String,
-    id: String,
-    reset: bool,
-    error: Option<String>,
-}
-
 /// Runs one of the commands, and returns the exit status.
 pub(crate) async fn claims(
     command: &ClaimsCommand,
@@ -79,7 +73,7 @@ pub(crate) async fn claims(
         ClaimsCommand::Show(ClaimsShowArgs { list, id: Some(id) }) => show_one(list, id, config).await,
         ClaimsCommand::Show(ClaimsShowArgs { list, id: None }) => show_all(list, config, false).await,
         ClaimsCommand::DeadLetters(list) => show_all(list, config, true).await,
-        ClaimsCommand::Reset(args) => reset(args, &Operator::new(&args.operator, environment), config).await,
+        ClaimsCommand::Reset(args) => operate::reset(args, config, environment).await,
     }
 }
 
@@ -119,18 +113,6 @@ pub(crate) async fn all_json(
     only_dead: bool,
 ) -> Result<String, Failure> {
     show::json(&read_all(quorum, config, set, limit, only_dead).await?)
-}
-
-/// Resets a message. Returns the JSON document that `claims reset` prints with `--json`, and its exit status.
-pub(crate) async fn reset_json(
-    quorum: &Quorum,
-    set: &str,
-    id: &str,
-    operator: &Operator,
-) -> Result<(String, u8), Failure> {
-    check_stored(quorum, set, id).await?;
-    let (page, result) = reset_noted(quorum, set, id, operator).await;
-    Ok((show::json(&page)?, result.as_ref().err().map_or(0, code)))
 }
 
 async fn read_one(quorum: &Quorum, set: &str, id: &str) -> Result<(Page, u8), Failure> {
@@ -178,56 +160,8 @@ pub(crate) async fn read(
     Ok((read.map_err(|error| failure(&error))?, !is_cut, missing))
 }
 
-async fn reset(args: &ClaimsResetArgs, operator: &Operator, config: &Config) -> Result<u8, Failure> {
-    // The command first only reads. If the list of nodes is mistyped, it finds no message, and ends before it has
-    // written markers to these nodes.
-    let looking = connect::only_looking(config)?;
-    connect::meet(&looking).await;
-    let found = check_stored(&looking, &args.set, &args.id).await;
-    looking.close().await;
-    found?;
-    let quorum = connect::quorum(config, config.settings.clone())?;
-    // A missing quorum is no error here: the reset then fails, and names the reason of each node.
-    let _ = quorum.ready(PATIENCE).await;
-    let (page, result) = reset_noted(&quorum, &args.set, &args.id, operator).await;
-    quorum.close().await;
-    match &result {
-        Err(error) if !args.json => return Err(failure(error)),
-        _ if args.json => show::print(&show::json(&page)?)?,
-        _ => show::print(&format!("{}: the message {} counts as new\n", page.set, page.id))?,
-    }
-    Ok(result.as_ref().err().map_or(0, code))
-}
-
-/// Checks that the nodes store something of the message.
-async fn check_stored(quorum: &Quorum, set: &str, id: &str) -> Result<(), Failure> {
-    let found = Claims::new(quorum, set).inspect(id).await.map_err(|error| failure(&error))?;
-    if matches!(found, ClaimState::Free { attempts: 0, payload: None }) {
-        let (set, id) = (plain(set, TEXT_MAX), plain(id, TEXT_MAX));
-        let text = format!("{set}: the nodes store nothing of the message {id}");
-        return Err(Failure::new(NOT_FOUND, text));
-    }
-    Ok(())
-}
-
-/// Resets a message, and enters that in the audit list.
-async fn reset_noted(
-    quorum: &Quorum,
-    set: &str,
-    id: &str,
-    operator: &Operator,
-) -> (ResetPage, Result<(), ClaimError>) {
-    let result = Claims::new(quorum, set).reset(id).await;
-    let error = result.as_ref().err().map(|error| plain(&error.to_string(), TEXT_MAX * 4));
-    let target = format!("claim/{set}/{id}");
-    let outcome = error.as_deref().map_or(Ok("counts as new"), Err);
-    let entry = Entry { action: "claims-reset", target: &target, group: None, result: outcome };
-    operator.note(quorum, &entry).await;
-    let (set, id) = (plain(set, TEXT_MAX), plain(id, TEXT_MAX));
-    (ResetPage { set, id, reset: result.is_ok(), error }, result.map(drop))
-}
-
-fn failure(error: &ClaimError) -> Failure {
+/// Returns the failure of a read or a reset, with its exit status.
+pub(crate) fn failure(error: &ClaimError) -> Failure {
     match error {
         ClaimError::NoMajority(report) => connect::no_quorum(report.failed(), report),
         ClaimError::Acquire(

@@ -11,6 +11,7 @@ use quorate::{
     plain::plain,
     quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, QuorumConfig, QuorumStatus},
 };
+pub(crate) use quorate_operator::view::without_name;
 use quorate_redis::RedisNode;
 use std::{
     fmt::Write,
@@ -134,12 +135,6 @@ fn reasons(nodes: &[NodeStatus]) -> impl Iterator<Item = (&str, String)> {
     nodes.iter().filter_map(|node| Some((&*node.name, without_name(&node.name, &node.reason()?))))
 }
 
-/// Returns the text `why` without the name of the node, which the text of a failed connection repeats. For a place where
-/// the name is shown before it.
-pub(crate) fn without_name(node: &str, why: &str) -> String {
-    why.replace(&format!("{node}: "), "").replace(&format!("{node}/0: "), "")
-}
-
 /// Describes the nodes that do not vote, one line each. Use this only for a failure that the states of the
 /// nodes explain. A failed round has its own [`NoMajority`]; use [`no_quorum`] for it.
 pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
@@ -175,17 +170,20 @@ pub(crate) fn outcomes(report: &NoMajority) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use quorate::{
         node::Cause,
         quorum::{NodeState, VoteRejection},
     };
 
+    /// Returns the status of a node that has not been measured.
+    pub(crate) fn node(name: &str, state: NodeState) -> NodeStatus {
+        NodeStatus { name: name.into(), state, version: None, round_trip: None, round_trip_p99: None }
+    }
+
     #[test]
     fn without_a_quorum_one_line_has_the_reason_of_each_node() {
-        let node =
-            |name: &str, state| NodeStatus { name: name.into(), state, version: None, round_trip: None };
         let full = format!("OOM\r\n\u{1b}[2J {}", "x".repeat(5_000));
         let full = NodeState::Refused(VoteRejection::Unable(full.into()));
         let away = NodeState::Unreachable(Cause::Unreachable("c: Connection refused".into()));

@@ -345,7 +345,7 @@ mod tests {
     };
 
     fn node(state: NodeState) -> NodeStatus {
-        NodeStatus { name: "a".into(), state, version: None, round_trip: None }
+        connect::tests::node("a", state)
     }
 
     #[test]

@@ -4,9 +4,10 @@ use crate::{
     args::TermsArgs,
     config::Config,
     connect,
-    election::observer,
     exit::Failure,
-    jobs, show,
+    jobs,
+    operate::observer,
+    show,
     table::{Cell, table},
     time::rfc3339,
 };
@@ -16,6 +17,7 @@ use quorate::{
     plain::plain,
     quorum::{NoMajority, Quorum},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -24,15 +26,19 @@ const NAME_MAX: usize = 200;
 /// The longest reason that is shown, in bytes.
 const TEXT_MAX: usize = 1_000;
 
-#[derive(Debug, Serialize)]
-struct Page {
+/// The terms of a group.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Terms")]
+pub(crate) struct Page {
     group: String,
     /// The terms, the newest first.
     terms: Vec<TermPage>,
 }
 
-#[derive(Debug, Serialize)]
-struct TermPage {
+/// A term.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Term")]
+pub(crate) struct TermPage {
     term: u64,
     holder: String,
     began: String,

@@ -16,11 +16,9 @@ pub mod config;
 mod connect;
 mod demo;
 mod doctor;
-mod election;
 mod exec;
 mod exit;
 mod files;
-mod freeze;
 mod generate;
 mod guard;
 mod http;
@@ -35,6 +33,7 @@ mod log;
 mod node_memory;
 mod nodes;
 mod notices;
+mod operate;
 mod operator;
 mod otlp;
 mod outputs;
@@ -51,7 +50,6 @@ mod stored_names;
 pub mod supervisor;
 mod table;
 mod terminal;
-mod time;
 mod top;
 mod web;
 mod when;
@@ -63,6 +61,8 @@ use config::{Config, Environment, OtlpConfig};
 use exit::{FAILURE, Failure};
 use log::SubscriberLayer;
 use otlp::Otlp;
+use quorate::internals::JobAction;
+pub(crate) use quorate_operator::time;
 use std::{ffi::OsString, process::ExitCode};
 
 /// Runs the program with the arguments and the environment of this process, and returns its exit status.
@@ -142,10 +142,10 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Status(args) => on(&args.nodes, async |config| status::status(args, config).await),
         Command::Doctor(args) => on(&args.nodes, async |config| doctor::doctor(args, config).await),
         Command::Freeze(args) => on(&args.wait.group.nodes, async |config| {
-            freeze::freeze(args, config, &Environment::process()).await
+            operate::freeze(args, config, &Environment::process()).await
         }),
         Command::Unfreeze(args) => on(&args.wait.group.nodes, async |config| {
-            freeze::unfreeze(args, config, &Environment::process()).await
+            operate::request(JobAction::Unfreeze, &args.wait, config, &Environment::process()).await
         }),
         Command::Leader(command) => {
             let LeaderCommand::History(args) = command;
@@ -165,7 +165,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             block_on(top::top(args, &config, &environment))
         }
         Command::Election(ElectionCommand::Resign(args)) => {
-            on(&args.nodes, async |config| election::resign(args, config, &Environment::process()).await)
+            on(&args.nodes, async |config| operate::resign(args, config, &Environment::process()).await)
         }
         Command::Claims(command) => {
             on(command.nodes(), async |config| claims::claims(command, config, &Environment::process()).await)

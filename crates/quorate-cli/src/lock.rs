@@ -4,11 +4,10 @@ use crate::{
     args::{LockReleaseArgs, LockShowArgs},
     config::{Config, Environment},
     connect::{self, PATIENCE},
-    election::observer,
     exit::{Failure, NO_QUORUM, NOT_FOUND},
     log,
-    operator::{Entry, Operator},
-    show,
+    operate::observer,
+    operator, show,
     status::resource,
 };
 use quorate::{
@@ -18,6 +17,7 @@ use quorate::{
     plain::plain,
     quorum::{NoMajority, NodeOutcome, Quorum},
 };
+use quorate_operator::{Entry, Operator};
 use serde::Serialize;
 
 /// The longest owner token that is shown, in bytes.
@@ -99,7 +99,7 @@ pub(crate) async fn release(
     quorum.close().await;
     let page = done.map_err(|error| unseen(&resource, &error))?;
     if !page.results.is_empty() {
-        note(&page, &Operator::new(&args.operator, environment), config).await;
+        note(&page, &operator::of(&args.operator, environment), config).await;
     }
     let code = match (page.released, page.forced && !page.lock.owners.is_empty()) {
         (true, _) => 0,
@@ -166,7 +166,8 @@ async fn note(page: &ReleasePage, operator: &Operator, config: &Config) {
     let result = if page.released { Ok(&*text) } else { Err("too few nodes released it") };
     let target = &page.lock.resource;
     let group = target.strip_prefix("election/");
-    operator.note_anew(config, &Entry { action: "forced-release", target, group: None, result }).await;
+    operator::note_anew(operator, config, &Entry { action: "forced-release", target, group: None, result })
+        .await;
     let holder = page.lock.owners.iter().find(|owner| owner.majority);
     if let (Some(group), Some(holder), true) = (group, holder, page.released) {
         let term = page.lock.fencing_token.map(FencingToken::new);

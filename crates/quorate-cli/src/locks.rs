@@ -19,6 +19,7 @@ use quorate::{
     plain::plain,
     quorum::{NoMajority, Quorum},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -28,8 +29,9 @@ const NAME_MAX: usize = 1_000;
 const CONCURRENT_READS: usize = 64;
 
 /// The output of the command.
-#[derive(Debug, Serialize)]
-struct Page {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Locks")]
+pub(crate) struct Page {
     prefix: String,
     locks: Vec<HeldLock>,
     /// False if more names are stored than `--limit` permits, so that locks may be missing.
@@ -39,8 +41,9 @@ struct Page {
 }
 
 /// A lock for which at least one node stores a holder.
-#[derive(Debug, Serialize)]
-struct HeldLock {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "HeldLock")]
+pub(crate) struct HeldLock {
     name: String,
     /// `exclusive`, `readers`, `reserved`, or `minority` if no majority stores one holder.
     state: &'static str,

@@ -8,8 +8,8 @@
 use crate::{
     config::{Config, NodeSpec},
     connect::{self, PATIENCE},
-    election::observer,
     exit::Failure,
+    operate::observer,
     stored_names,
     time::rfc3339,
 };

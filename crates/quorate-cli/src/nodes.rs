@@ -7,20 +7,21 @@ use crate::{
     config::{Config, Environment, NodeSpec},
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure, NO_QUORUM},
-    operator::{Entry, Operator},
-    progress, show,
+    operator, progress, show,
     table::{Cell, grid},
     terminal::Tone,
     time::rfc3339,
 };
 use quorate::{
     admin::{Found, NodePart, Part, Progress, ReplaceError, Replacement, Sight},
-    env::Env,
+    env::{BootTime, Env},
     internals::{Marker, majority},
     node::Cause,
     plain::plain,
     quorum::{NodeStatus, Quorum, SharedSettings},
 };
+use quorate_operator::{Entry, view::NodeView};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 pub(crate) use trust::trust;
@@ -31,21 +32,21 @@ const SHOWN_MAX: usize = 2_048;
 const LINE_MAX: usize = 4_096;
 
 /// The output of `nodes list`.
-#[derive(Debug, Serialize)]
-struct Page {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Nodes")]
+pub(crate) struct Page {
     prefix: String,
     nodes_from: String,
     quorum: bool,
     nodes: Vec<Line>,
 }
 
-#[derive(Debug, Serialize)]
-struct Line {
-    name: String,
-    votes: bool,
-    reason: Option<String>,
-    version: Option<String>,
-    round_trip_ms: Option<f64>,
+/// A node, with what it stores about itself.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "NodeDetails")]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    node: NodeView,
     clock_ahead_ms: Option<f64>,
     run_id: Option<String>,
     uptime_s: Option<u64>,
@@ -56,8 +57,9 @@ struct Line {
 }
 
 /// The settings that all workers share, as they are stored in a node's marker.
-#[derive(Debug, Serialize)]
-struct MarkerSettings {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "MarkerSettings")]
+pub(crate) struct MarkerSettings {
     max_ttl_ms: f64,
     max_clock_offset_ms: f64,
     clock_step_allowance_ms: f64,
@@ -101,18 +103,13 @@ fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
-    let reason = status.reason();
+fn line(status: &NodeStatus, now: BootTime, sight: &Result<Sight, Cause>) -> Line {
     let sight = sight.as_ref().ok();
     let marker = sight.and_then(|sight| Marker::parse(sight.hello.marker.as_deref()?).ok());
     Line {
-        name: status.name.to_string(),
-        votes: reason.is_none(),
-        reason,
-        version: status.version.as_ref().map(ToString::to_string),
         // The round trip is the one that the quorum measured on single requests. A handshake takes several
         // round trips.
-        round_trip_ms: status.round_trip.map(millis),
+        node: NodeView::new(status, now),
         clock_ahead_ms: sight.map(|sight| (sight.ahead_micros as f64 / 1e3).round() + 0.0), // never -0
         run_id: sight.map(|sight| plain(&sight.hello.run_id, 100)),
         uptime_s: sight.map(|sight| sight.hello.uptime.as_secs()),
@@ -127,16 +124,17 @@ impl Page {
     async fn read(quorum: &Quorum, config: &Config) -> Result<Self, Failure> {
         let set = connect::node_set(config, &config.nodes, true)?;
         let (statuses, sights) = futures_util::join!(quorum.met(PATIENCE), set.look(quorum.env(), PATIENCE));
+        let now = quorum.env().now();
         Ok(Self {
             prefix: config.prefix.to_string(),
             nodes_from: config.nodes_from.to_string(),
             quorum: connect::is_quorum(&statuses),
-            nodes: statuses.iter().zip(&sights).map(|(status, sight)| line(status, sight)).collect(),
+            nodes: statuses.iter().zip(&sights).map(|(status, sight)| line(status, now, sight)).collect(),
         })
     }
 
     fn for_people(&self) -> String {
-        let votes = self.nodes.iter().filter(|node| node.votes).count();
+        let votes = self.nodes.iter().filter(|line| line.node.votes).count();
         let mut text = format!(
             "{votes} of {} nodes vote, {} required: {} (nodes from {}, prefix {:?})\n",
             self.nodes.len(),
@@ -149,17 +147,14 @@ impl Page {
             let or_dash = |text: &Option<String>| {
                 text.as_ref().map_or("-".to_owned(), |text| show::line(text, LINE_MAX))
             };
-            let state = match &node.reason {
-                None => "votes".to_owned(),
-                Some(reason) => {
-                    let reason = connect::without_name(&node.name, reason);
-                    Tone::Caution.paint(&show::line(&format!("does not vote: {reason}"), LINE_MAX))
-                }
+            let state = match node.node.votes {
+                true => node.node.state_text(),
+                false => Tone::Caution.paint(&node.node.state_text()),
             };
-            let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
             let clock = node.clock_ahead_ms.map_or("-".to_owned(), |ms| format!("{ms:+.0} ms"));
             let up = node.uptime_s.map(|s| humantime::format_duration(Duration::from_secs(s)).to_string());
-            let (version, up) = (or_dash(&node.version), or_dash(&up));
+            let (version, up) = (node.node.version_text(), or_dash(&up));
+            let trip = NodeView::time_text(node.node.round_trip);
             let (since, from) = (or_dash(&node.remembers_since), or_dash(&node.votes_from));
             let mut lines = vec![
                 format!("version {version}, up {up}, round trip {trip}, clock {clock}"),
@@ -172,7 +167,7 @@ impl Page {
                 _ => lines.push("marked for -".to_owned()),
             }
             let lines: Vec<[Cell; 1]> = lines.into_iter().map(|line| [line.into()]).collect();
-            text += &format!("{}: {state}\n{}", node.name, grid(2, &lines));
+            text += &format!("{}: {state}\n{}", node.node.name, grid(2, &lines));
         }
         text
     }
@@ -222,7 +217,7 @@ pub(crate) async fn replace(
     let result = format!("in place of {}", old.join(","));
     let entry = Entry { action: "nodes-replace", target: &names, group: None, result: Ok(&result) };
     let opened = Config { nodes: specs.clone(), ..config.clone() };
-    Operator::new(&args.operator, environment).note_anew(&opened, &entry).await;
+    operator::note_anew(&operator::of(&args.operator, environment), &opened, &entry).await;
     show::print(&format!("the new set is open: give every worker this list, and restart it\n  {names}\n"))?;
     let is_done = |part: &NodePart| match part.part {
         Part::Leaves => matches!(part.found, Ok(Found::Closed(_))),

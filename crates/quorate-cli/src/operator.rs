@@ -1,4 +1,4 @@
-//! The operator of an operation, and the entry of an operation in the audit list.
+//! The operator of a command, and the entries of the operations that only commands have in the audit list.
 
 use crate::{
     args::OperatorArgs,
@@ -7,83 +7,34 @@ use crate::{
     log,
 };
 use nix::unistd::User;
-use quorate::{
-    ledger::{Operation, OperationLog},
-    plain::plain,
-    quorum::Quorum,
-};
+use quorate::{plain::plain, quorum::Quorum};
+use quorate_operator::{Entry, Operator};
 
 /// The longest name of an operator, in bytes.
 const NAME_MAX: usize = 128;
 
-/// The operator and the reason of an operation.
-#[derive(Clone, Debug)]
-pub(crate) struct Operator {
-    by: String,
-    reason: Option<String>,
+/// Returns the operator of a command: the name of `--by`, or USER@HOST.
+pub(crate) fn of(args: &OperatorArgs, environment: &Environment<'_>) -> Operator {
+    Operator::named(&name(args.by.as_deref(), environment), args.reason.as_deref())
 }
 
-/// An operation that was carried out, or attempted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
-    pub(crate) action: &'a str,
-    /// The resource, message or nodes that were changed.
-    pub(crate) target: &'a str,
-    /// The group, if the operation concerns only one.
-    pub(crate) group: Option<&'a str>,
-    /// The result, or the error.
-    pub(crate) result: Result<&'a str, &'a str>,
+/// Adds an entry to the audit list. If too few nodes store it, says so: the operation itself is done.
+pub(crate) async fn note(operator: &Operator, quorum: &Quorum, entry: &Entry<'_>) {
+    if let Err(lacks) = operator.note(quorum, entry).await {
+        log::say(&format!("quorate: {lacks}"));
+    }
 }
 
-impl Operator {
-    /// Returns the operator of a command: the name of `--by`, or USER@HOST.
-    pub(crate) fn new(args: &OperatorArgs, environment: &Environment<'_>) -> Self {
-        Self::named(&name(args.by.as_deref(), environment), args.reason.clone())
-    }
-
-    pub(crate) fn named(by: &str, reason: Option<String>) -> Self {
-        Self { by: plain(by, NAME_MAX), reason }
-    }
-
-    /// Returns the reason with the name of the operator, for people.
-    pub(crate) fn reason(&self) -> String {
-        let reason = self.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
-        format!("by {}{reason}", self.by)
-    }
-
-    /// Adds an entry to the audit list. If too few nodes store it, says so: the operation itself is done.
-    pub(crate) async fn note(&self, quorum: &Quorum, entry: &Entry<'_>) {
-        let (is_done, result) = match entry.result {
-            Ok(result) => (true, result),
-            Err(error) => (false, error),
-        };
-        let operation = Operation {
-            at: quorum.wall(),
-            by: self.by.as_str().into(),
-            action: entry.action.into(),
-            target: entry.target.into(),
-            group: entry.group.map(Into::into),
-            reason: self.reason.as_deref().map(Into::into),
-            done: is_done,
-            result: result.into(),
-        };
-        if let Err(error) = OperationLog::new(quorum).add(&operation).await {
-            let error = plain(&error.to_string(), 1_000);
-            log::say(&format!("quorate: the audit list lacks this operation: {error}"));
+/// Adds an entry to the audit list, over new connections.
+pub(crate) async fn note_anew(operator: &Operator, config: &Config, entry: &Entry<'_>) {
+    match connect::quorum(config, config.settings.clone()) {
+        Ok(quorum) => {
+            // Without a quorum the entry cannot be stored, which `note` reports.
+            let _ = quorum.ready(PATIENCE).await;
+            note(operator, &quorum, entry).await;
+            quorum.close().await;
         }
-    }
-
-    /// Adds an entry to the audit list, over new connections.
-    pub(crate) async fn note_anew(&self, config: &Config, entry: &Entry<'_>) {
-        match connect::quorum(config, config.settings.clone()) {
-            Ok(quorum) => {
-                // Without a quorum the entry cannot be stored, which `note` reports.
-                let _ = quorum.ready(PATIENCE).await;
-                self.note(&quorum, entry).await;
-                quorum.close().await;
-            }
-            Err(failure) => log::say(&format!("quorate: the audit list lacks this operation: {failure}")),
-        }
+        Err(failure) => log::say(&format!("quorate: the audit list lacks this operation: {failure}")),
     }
 }
 

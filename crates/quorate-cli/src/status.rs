@@ -19,6 +19,8 @@ use quorate::{
     node::{FencingToken, Resource, ResourceKind},
     quorum::{NodeStatus, Quorum},
 };
+use quorate_operator::view::NodeView;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -28,8 +30,9 @@ const NAME_MAX: usize = 200;
 const TEXT_MAX: usize = 4_096;
 
 /// The output of `status`.
-#[derive(Debug, Serialize)]
-struct Page {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Status")]
+pub(crate) struct Page {
     prefix: String,
     nodes_from: String,
     quorum: bool,
@@ -37,21 +40,19 @@ struct Page {
     resources: Vec<ResourceLine>,
 }
 
-#[derive(Debug, Serialize)]
+/// A node, with a text for each incomplete copy that it has of the ledger of a group that is shown.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "NodeStatus")]
 pub(crate) struct NodeLine {
-    pub(crate) name: String,
-    reachable: bool,
-    pub(crate) trusted: bool,
-    reason: Option<String>,
-    votes_in_ms: Option<u64>,
-    pub(crate) version: Option<String>,
-    pub(crate) round_trip_ms: Option<f64>,
-    /// A text for each incomplete copy that it has of the ledger of a group that is shown.
+    #[serde(flatten)]
+    pub(crate) node: NodeView,
     #[serde(skip)]
     pub(crate) copies: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// A resource and its holder.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Resource")]
 pub(crate) struct ResourceLine {
     resource: String,
     held: Option<bool>,
@@ -75,6 +76,7 @@ pub(crate) struct ResourceLine {
     pub(crate) error: Option<String>,
     /// The memory that the nodes have of the leadership, one text for each node that remembers a term. Only without a quorum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
     remembered: Vec<String>,
     /// The resource that was probably meant.
     #[serde(skip)]
@@ -82,8 +84,9 @@ pub(crate) struct ResourceLine {
 }
 
 /// A node's copy of the records of a group's jobs.
-#[derive(Debug, Serialize)]
-struct CopyLine {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Copy")]
+pub(crate) struct CopyLine {
     node: String,
     state: &'static str,
     /// The number of records that an incomplete copy has, of those of the complete copies. `null` if they were not counted.
@@ -136,20 +139,7 @@ fn resources(names: &[String], config: &Config) -> Result<Vec<Resource>, Failure
 /// Returns the state of each node, without asking the nodes.
 pub(crate) fn nodes(quorum: &Quorum) -> Vec<NodeLine> {
     let now = quorum.env().now();
-    quorum.nodes().iter().map(|node| line(node, now)).collect()
-}
-
-fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
-    NodeLine {
-        name: node.name.to_string(),
-        reachable: !node.is_away(),
-        trusted: node.votes(),
-        reason: node.reason(),
-        votes_in_ms: node.quarantined_until().map(|until| millis(now.until(until))),
-        version: node.version.as_ref().map(ToString::to_string),
-        round_trip_ms: node.round_trip.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3),
-        copies: Vec::new(),
-    }
+    quorum.nodes().iter().map(|node| NodeLine::new(node, now)).collect()
 }
 
 /// Asks the nodes for the holder of the resource.
@@ -232,7 +222,7 @@ impl Page {
             prefix: config.prefix.to_string(),
             nodes_from: config.nodes_from.to_string(),
             quorum: connect::is_quorum(&nodes),
-            nodes: nodes.iter().map(|node| line(node, now)).collect(),
+            nodes: nodes.iter().map(|node| NodeLine::new(node, now)).collect(),
             resources: Vec::new(),
         };
         for resource in resources {
@@ -268,7 +258,7 @@ impl Page {
 
     fn for_people(&self) -> String {
         let mut text = String::new();
-        let trusted = self.nodes.iter().filter(|node| node.trusted).count();
+        let trusted = self.nodes.iter().filter(|line| line.node.votes).count();
         text += &format!(
             "{} of {} nodes vote, {} required: {} (nodes from {}, prefix {:?})\n",
             trusted,
@@ -302,12 +292,18 @@ impl Page {
 }
 
 impl NodeLine {
+    fn new(node: &NodeStatus, now: BootTime) -> Self {
+        Self { node: NodeView::new(node, now), copies: Vec::new() }
+    }
+
     fn row(&self) -> [Cell; 4] {
-        let version = self.version.as_deref().unwrap_or("-");
-        let trip = self.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
-        let (state, tone) = self.state();
-        let state = Cell::new(state, tone);
-        [show::line(&self.name, TEXT_MAX).into(), show::line(version, NAME_MAX).into(), trip.into(), state]
+        let (node, (state, tone)) = (&self.node, self.state());
+        [
+            (&node.name).into(),
+            node.version_text().into(),
+            NodeView::time_text(node.round_trip).into(),
+            Cell::new(state, tone),
+        ]
     }
 
     /// Notes the copy that the node has of the ledger of the group with this leadership, if it is incomplete.
@@ -320,15 +316,13 @@ impl NodeLine {
 
     /// Returns whether the node votes, and if not, the reason. For a node that votes, names its incomplete copies.
     pub(crate) fn state(&self) -> (String, Tone) {
-        let (state, tone) = match &self.reason {
-            None if self.copies.is_empty() => ("votes".to_owned(), Tone::Plain),
-            None => (format!("votes; {}", self.copies.join("; ")), Tone::Caution),
-            Some(reason) if self.reachable => (format!("does not vote: {reason}"), Tone::Caution),
-            Some(reason) => (reason.clone(), Tone::Trouble),
-        };
-        // The reason names the node again, which is in the same row.
-        let state = connect::without_name(&self.name, &state);
-        (show::line(&state, TEXT_MAX), tone)
+        let state = self.node.state_text();
+        match self.node.votes {
+            true if self.copies.is_empty() => (state, Tone::Plain),
+            true => (show::line(&format!("{state}; {}", self.copies.join("; ")), TEXT_MAX), Tone::Caution),
+            false if self.node.reachable => (state, Tone::Caution),
+            false => (state, Tone::Trouble),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     access::Access,
     routes::with_headers,
     site::Site,
-    snapshot::{name, text},
+    snapshot::text,
     time::Zone,
     view::{Notice, View},
     visit::{self, Visit},
@@ -15,13 +15,8 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
-use quorate::{
-    Claims, FencingToken,
-    election::ResignError,
-    env::WallTime,
-    ledger::{Operation, OperationLog},
-    scheduler::{Accepted, Jobs, JobsError},
-};
+use quorate::env::WallTime;
+use quorate_operator::{ActionError, Given, Operator, Verb};
 use std::{sync::Arc, time::Duration};
 use url::form_urlencoded;
 
@@ -44,29 +39,27 @@ impl Form {
     fn untrimmed(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
+}
 
-    /// Returns a name that the nodes store. Spaces are part of it: `17` and `17 ` are two messages.
-    fn stored(&self, name: &str) -> Result<&str, String> {
-        let found = self.untrimmed(name).filter(|value| !value.is_empty());
-        found.ok_or_else(|| format!("{name} is missing"))
+/// The fields of an action, at a point in time.
+struct Filled<'a> {
+    form: &'a Form,
+    now: WallTime,
+}
+
+impl Given for Filled<'_> {
+    fn raw(&self, field: &str) -> Option<&str> {
+        self.form.untrimmed(field)
+    }
+
+    fn now(&self) -> WallTime {
+        self.now
     }
 
     /// Reads a time in the zone that the form was made for.
-    fn time(&self, field: &str) -> Result<Option<WallTime>, String> {
-        let Some(given) = self.get(field) else { return Ok(None) };
-        let zone = visit::zone(self.get("in-zone"));
-        match zone.parse(given) {
-            Some(at) => Ok(Some(at)),
-            None => Err(format!("{field} {:?} is not a time; write it like 2026-11-21T03:00", name(given))),
-        }
-    }
-
-    fn required_time(&self, field: &str) -> Result<WallTime, String> {
-        self.time(field)?.ok_or_else(|| format!("{field} is missing; write it like 2026-11-21T03:00"))
-    }
-
-    fn required(&self, field: &str) -> Result<&str, String> {
-        self.get(field).ok_or_else(|| format!("{field} is missing"))
+    fn read_time(&self, text: &str) -> Result<WallTime, String> {
+        let at = visit::zone(self.form.get("in-zone")).parse(text);
+        at.ok_or_else(|| "is not a time; write it like 2026-11-21T03:00".to_owned())
     }
 }
 
@@ -120,21 +113,7 @@ pub(crate) async fn zone(State(site): State<Arc<Site>>, request: Request) -> Res
     }
 }
 
-/// An action of an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    Trigger,
-    Pause,
-    Resume,
-    Freeze,
-    Unfreeze,
-    Backfill,
-    Cancel,
-    Resign,
-    Reset,
-}
-
-pub(crate) async fn act(action: Action, State(site): State<Arc<Site>>, request: Request) -> Response {
+pub(crate) async fn act(verb: Verb, State(site): State<Arc<Site>>, request: Request) -> Response {
     let Post { visit, form } = match accept(&site, request).await {
         Ok(post) => post,
         Err(response) => return *response,
@@ -142,7 +121,7 @@ pub(crate) async fn act(action: Action, State(site): State<Arc<Site>>, request: 
     if !visit.can(Access::Operate) {
         return refuse(StatusCode::FORBIDDEN, "you may not operate; sign in with the operate token");
     }
-    let result = carry_out(action, &site, &visit, &form).await;
+    let result = carry_out(verb, &site, &visit, &form).await;
     let notice = match result {
         Ok(text) => Notice { is_bad: false, text },
         Err(text) => Notice { is_bad: true, text },
@@ -152,130 +131,20 @@ pub(crate) async fn act(action: Action, State(site): State<Arc<Site>>, request: 
 }
 
 /// Carries out an action. Returns what it did, or the reason why it did nothing.
-async fn carry_out(action: Action, site: &Site, visit: &Visit, form: &Form) -> Result<String, String> {
-    match action {
-        Action::Resign => resign(site, visit, form).await,
-        Action::Reset => reset(site, visit, form).await,
-        _ => {
-            let group = site.page.election.group();
-            let jobs = Jobs::new(site.quorum(), group).map_err(|error| error.to_string())?;
-            let jobs = jobs.requester(&visit.requester).wait(WAIT);
-            let (target, answer) = match action {
-                Action::Freeze => {
-                    let (reason, until) = (form.required("reason")?, form.required_time("until")?);
-                    (&**group, jobs.freeze(reason, until).await)
-                }
-                Action::Unfreeze => (&**group, jobs.unfreeze().await),
-                _ => {
-                    let job = form.stored("job")?;
-                    (job, ask(action, &jobs, job, form).await?)
-                }
-            };
-            match answer {
-                Ok(accepted) => {
-                    Ok(format!("{}: {} (request {})", name(target), text(&accepted.text), accepted.id))
-                }
-                Err(error) => Err(format!("{}: {}", name(target), text(&error.to_string()))),
-            }
-        }
+async fn carry_out(verb: Verb, site: &Site, visit: &Visit, form: &Form) -> Result<String, String> {
+    let (quorum, group) = (site.quorum(), site.page.election.group());
+    let given = Filled { form, now: quorum.wall() };
+    let action = verb.action(&given).map_err(|wrong| wrong.text)?;
+    let target = action.target(group);
+    let failed = |error: &ActionError| format!("{target}: {}", text(&error.to_string()));
+    tracing::info!(requester = visit.requester, target, "asked on the page: {}", verb.name());
+    action.check(quorum, group).await.map_err(|error| failed(&error))?;
+    let by = Operator::named(&visit.requester, given.text("reason"));
+    let done = action.carry_out(quorum, group, &by, WAIT).await;
+    if let Some(lacks) = &done.unaudited {
+        tracing::warn!(action = verb.name(), "{lacks}");
     }
-}
-
-async fn ask(
-    action: Action,
-    jobs: &Jobs,
-    job: &str,
-    form: &Form,
-) -> Result<Result<Accepted, JobsError>, String> {
-    if let Err(error) = jobs.check_exists(job).await {
-        return Ok(Err(error));
-    }
-    Ok(match action {
-        Action::Pause => jobs.pause_until(job, form.get("reason"), form.time("until")?).await,
-        Action::Resume => jobs.resume(job).await,
-        Action::Cancel => jobs.cancel(job, None).await,
-        Action::Backfill => {
-            let (from, until) = (form.required_time("from")?, form.required_time("until")?);
-            if from >= until {
-                return Err(
-                    "until is not later than from; the span includes from and excludes until".to_owned()
-                );
-            }
-            jobs.backfill(job, from, until).await
-        }
-        _ => jobs.trigger(job).await,
-    })
-}
-
-async fn resign(site: &Site, visit: &Visit, form: &Form) -> Result<String, String> {
-    let term = match form.get("term") {
-        Some(term) => {
-            Some(FencingToken::new(term.parse().map_err(|_| "the term is not a number".to_owned())?))
-        }
-        None => None,
-    };
-    tracing::info!(requester = visit.requester, "asked on the page to make the leader resign");
-    let mut observer = site.page.election.observe().map_err(|error| error.to_string())?;
-    let result = observer.ask_to_resign(term, WAIT).await;
-    let done = match &result {
-        Ok((leader, _)) => Some(Ok(format!("{} resigned", name(&leader.worker)))),
-        Err(error @ ResignError::LeadsOn { .. }) => Some(Err(text(&error.to_string()))),
-        Err(_) => None,
-    };
-    if let Some(done) = done {
-        let group = site.page.election.group();
-        note(site, visit, "resign", &format!("election/{group}"), Some(group), &done).await;
-    }
-    match result {
-        Ok((leader, Some(next))) => {
-            Ok(format!("{} has resigned; {} leads now.", name(&leader.worker), name(&next.worker)))
-        }
-        Ok((leader, None)) => {
-            Ok(format!("{} has resigned; there is no new leader yet.", name(&leader.worker)))
-        }
-        Err(error) => Err(text(&error.to_string())),
-    }
-}
-
-async fn reset(site: &Site, visit: &Visit, form: &Form) -> Result<String, String> {
-    let (set, id) = (form.stored("set")?, form.stored("id")?);
-    let shown = name(&format!("{set}/{id}"));
-    tracing::info!(requester = visit.requester, message = shown, "asked on the page to reset a message");
-    let result = Claims::new(site.quorum(), set).reset(id).await;
-    let done = match &result {
-        Ok(()) => Ok("counts as new".to_owned()),
-        Err(error) => Err(text(&error.to_string())),
-    };
-    note(site, visit, "claims-reset", &format!("claim/{set}/{id}"), None, &done).await;
-    match result {
-        Ok(()) => Ok(format!("{shown} was reset; a worker may claim it again, from attempt 1.")),
-        Err(error) => Err(format!("{shown} was not reset: {}", text(&error.to_string()))),
-    }
-}
-
-/// Adds an entry to the list of operations. If too few nodes store it, only the log says so: the operation itself is
-/// done.
-async fn note(
-    site: &Site,
-    visit: &Visit,
-    action: &str,
-    target: &str,
-    group: Option<&Arc<str>>,
-    result: &Result<String, String>,
-) {
-    let operation = Operation {
-        at: site.quorum().wall(),
-        by: visit.requester.as_str().into(),
-        action: action.into(),
-        target: target.into(),
-        group: group.map(Arc::clone),
-        reason: None,
-        done: result.is_ok(),
-        result: result.as_ref().unwrap_or_else(|error| error).as_str().into(),
-    };
-    if let Err(error) = OperationLog::new(site.quorum()).add(&operation).await {
-        tracing::warn!(action, "the audit list lacks this operation: {error}");
-    }
+    done.error.as_ref().map_or_else(|| Ok(done.answer.text()), |error| Err(failed(error)))
 }
 
 /// Reads a form. It must come from a page that this router made for this browser.
@@ -344,6 +213,8 @@ fn add_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate::internals::JobAction;
+    use quorate_operator::Action;
 
     fn form(pairs: &[(&str, &str)]) -> Form {
         Form(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
@@ -361,19 +232,27 @@ mod tests {
 
     #[test]
     fn times_are_read_in_the_zone_of_the_form() {
-        let times = form(&[("from", "2026-11-22T03:12"), ("until", "soon"), ("in-zone", "Europe/Berlin")]);
-        assert_eq!(times.time("from"), Ok(Some(WallTime::from_micros(1_795_313_520_000_000))));
-        assert!(times.time("until").is_err_and(|error| error.contains("\"soon\" is not a time")));
-        assert_eq!(times.time("reason"), Ok(None));
-        assert!(times.required_time("reason").is_err_and(|error| error.contains("is missing")));
+        let now = WallTime::default();
+        let span = |until: &str| {
+            let times = [("job", "j"), ("from", "2026-11-22T03:12"), ("until", until)];
+            let form = form(&[&times[..], &[("in-zone", "Europe/Berlin")]].concat());
+            Verb::Backfill.action(&Filled { form: &form, now }).map_err(|wrong| wrong.text)
+        };
+        let (from, until) =
+            (WallTime::from_micros(1_795_313_520_000_000), WallTime::from_micros(1_795_313_580_000_000));
+        let backfill = JobAction::Backfill { job: "j".into(), from, until };
+        assert_eq!(span("2026-11-22T03:13"), Ok(Action::Job(backfill)));
+        assert!(span("soon").is_err_and(|error| error.contains("\"soon\" is not a time")));
+        assert!(span("").is_err_and(|error| error.contains("until is missing")));
     }
 
     #[test]
     fn spaces_belong_to_a_stored_name_and_not_to_what_a_person_wrote() {
-        let form = form(&[("id", "17 "), ("reason", " disk full "), ("job", ""), ("set", " ")]);
-        assert_eq!((form.stored("id"), form.required("reason")), (Ok("17 "), Ok("disk full")));
-        assert_eq!(form.stored("set"), Ok(" "));
-        assert!(form.stored("job").is_err_and(|error| error == "job is missing"));
-        assert!(form.required("set").is_err());
+        let form = form(&[("id", "17 "), ("reason", " disk full "), ("set", " "), ("job", "")]);
+        let given = Filled { form: &form, now: WallTime::default() };
+        assert_eq!((form.get("reason"), form.get("set")), (Some("disk full"), None));
+        let reset = Action::Reset { set: " ".to_owned(), id: "17 ".to_owned() };
+        assert_eq!(Verb::Reset.action(&given), Ok(reset));
+        assert!(Verb::Trigger.action(&given).is_err_and(|wrong| wrong.text == "job is missing"));
     }
 }

@@ -72,7 +72,7 @@ pub use page::Page;
 pub use source::{Examination, Finding, Message, Messages, NodeFacts, NodeSource, Severity, SourceFuture};
 pub use visit::is_same_origin;
 
-use actions::{Action, act};
+use actions::act;
 use axum::{
     Router,
     extract::{Request, State},
@@ -80,6 +80,7 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 use quorate::quorum::SettingError;
+use quorate_operator::Verb;
 use site::Site;
 use std::sync::Arc;
 
@@ -97,9 +98,6 @@ use std::sync::Arc;
 /// Outside of a tokio runtime.
 pub fn router(page: Page) -> Result<Router, SettingError> {
     let site = Arc::new(Site::new(page)?);
-    let action = |action: Action| -> MethodRouter<Arc<Site>> {
-        post(move |state: State<Arc<Site>>, request: Request| act(action, state, request))
-    };
     let mut router = Router::new()
         .route("/", get(routes::show))
         .route("/nodes", get(routes::show))
@@ -109,21 +107,15 @@ pub fn router(page: Page) -> Result<Router, SettingError> {
         .route("/sign-in", get(routes::sign_in).post(actions::sign_in))
         .route("/sign-out", post(actions::sign_out))
         .route("/do/zone", post(actions::zone))
-        .route("/do/resign", action(Action::Resign))
-        .route("/do/reset", action(Action::Reset))
         .route("/style.css", get(routes::style))
         .route("/page.js", get(routes::script));
     if site.page.jobs {
-        router = router
-            .route("/jobs", get(routes::show))
-            .route("/job", get(routes::show))
-            .route("/do/trigger", action(Action::Trigger))
-            .route("/do/pause", action(Action::Pause))
-            .route("/do/freeze", action(Action::Freeze))
-            .route("/do/unfreeze", action(Action::Unfreeze))
-            .route("/do/resume", action(Action::Resume))
-            .route("/do/backfill", action(Action::Backfill))
-            .route("/do/cancel", action(Action::Cancel));
+        router = router.route("/jobs", get(routes::show)).route("/job", get(routes::show));
+    }
+    for verb in Verb::ALL.into_iter().filter(|verb| site.page.jobs || !verb.is_of_jobs()) {
+        let action: MethodRouter<Arc<Site>> =
+            post(move |state: State<Arc<Site>>, request: Request| act(verb, state, request));
+        router = router.route(&format!("/do/{}", verb.name()), action);
     }
     let with_access = middleware::from_fn_with_state(Arc::clone(&site), routes::with_access);
     Ok(router.layer(with_access).with_state(site))

@@ -140,7 +140,7 @@ impl Stream {
         }
         for node in &mut still.nodes {
             node.trips.clear();
-            node.round_trip = None;
+            (node.node.round_trip, node.node.round_trip_p99) = (None, None);
         }
         let context = self.visit.context(&self.site, always, &self.here, token, None);
         let page = view::page(&self.view, &still, detail(round, &self.view), &context);

@@ -4,8 +4,8 @@ use crate::{
     changes::Past,
     page::Page,
     snapshot::{
-        Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, Paused, RunEnd, STRIP, Snapshot,
-        Vote, name, text,
+        Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, Pause, RunEnd, STRIP, SeenNode,
+        Snapshot, Vote, cron_words, name, text,
     },
     source::{Examination, Messages, NodeSource},
     strips::Strips,
@@ -76,7 +76,7 @@ struct NodeMemory {
 }
 
 /// The jobs of the group, its freeze, and the copies of its records.
-type Listed = (Vec<JobStatus>, Option<Paused>, Option<LedgerCopies>);
+type Listed = (Vec<JobStatus>, Option<Pause>, Option<LedgerCopies>);
 
 /// The result of a read that takes long.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl Reader {
         }
     }
 
-    fn read_nodes(&mut self, at: WallTime) -> Vec<NodeView> {
+    fn read_nodes(&mut self, at: WallTime) -> Vec<SeenNode> {
         let (nodes, now) = (self.quorum.nodes(), self.env.now());
         if self.nodes.len() != nodes.len() {
             let memory = |node: &quorate::quorum::NodeStatus| NodeMemory {
@@ -189,11 +189,9 @@ impl Reader {
             self.nodes = nodes.iter().map(memory).collect();
         }
         let view = |(node, memory): (&quorate::quorum::NodeStatus, &mut NodeMemory)| {
-            let votes_at = node.quarantined_until().map(|until| {
-                let wait = u64::try_from(now.until(until).as_micros()).unwrap_or(u64::MAX);
-                WallTime::from_micros(at.as_micros().saturating_add(wait))
-            });
-            let vote = Vote::of(&node.state);
+            let seen = NodeView::new(node, now);
+            let votes_at = seen.votes_in.map(|wait| at + wait);
+            let vote = seen.vote;
             if vote != memory.vote {
                 (memory.vote, memory.since) = (vote, at);
             }
@@ -204,7 +202,7 @@ impl Reader {
                 }
             }
             let trips = memory.trips.iter().copied().collect();
-            NodeView { trips, ..NodeView::new(node, votes_at, memory.since) }
+            SeenNode { node: seen, votes_at, since: memory.since, trips }
         };
         nodes.iter().zip(&mut self.nodes).map(view).collect()
     }
@@ -223,8 +221,8 @@ impl Reader {
                 return;
             }
         };
-        let old: BTreeMap<&str, &JobView> = self.list.list.iter().map(|job| (&*job.name, job)).collect();
-        let view = |job: &JobStatus| JobView::new(job, freeze.as_ref(), old.get(&*job.name).copied());
+        let group = self.election.group();
+        let view = |job: &JobStatus| JobView::new(group, job, freeze.as_ref());
         let mut list: Vec<JobView> = found.iter().map(view).collect();
         let names = self.strips.begin(&list, waits);
         self.read_strips(names).await;
@@ -284,7 +282,7 @@ impl Reader {
         let listed = self.list.list.iter().find(|job| *job.name == **name);
         listed.is_some_and(|job| {
             job.running.len() != detail.job.running.len()
-                || (&job.paused, &job.freeze) != (&detail.job.paused, &detail.job.freeze)
+                || (job.own_pause(), &job.freeze) != (detail.job.own_pause(), &detail.job.freeze)
                 || job.ends.first().map(|end| (end.tick, end.started))
                     != detail.job.ends.first().map(|end| (end.tick, end.started))
         })
@@ -353,13 +351,7 @@ impl Reader {
 /// Reads the jobs, the freeze of the group, and the copies of its records.
 async fn list(jobs: &Jobs) -> Result<Listed, JobsError> {
     let (list, GroupOverview { frozen, copies }) = futures_util::try_join!(jobs.list(), jobs.overview())?;
-    let freeze = frozen.map(|freeze| Paused {
-        at: freeze.at,
-        by: name(&freeze.by),
-        reason: freeze.reason.as_deref().map(text),
-        until: freeze.until,
-    });
-    Ok((list, freeze, copies))
+    Ok((list, frozen.as_ref().map(Pause::of_freeze), copies))
 }
 
 /// Says that a part was not read in time.
@@ -394,7 +386,7 @@ async fn job(
         let unread = || Missing::Unread("the list of jobs has not been read again yet".to_owned());
         return Err(jobs.check_exists(wanted).await.map_or_else(missing, |()| unread()));
     };
-    let zone = job.zone.as_deref().and_then(Zone::named).unwrap_or_else(Zone::utc);
+    let zone = cron_words(&job.schedule).1.unwrap_or_else(Zone::utc);
     let asked = at.map(|at| zone.parse(at));
     let why = async {
         match asked {

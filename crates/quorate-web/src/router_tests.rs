@@ -159,7 +159,7 @@ async fn a_reset_concerns_the_message_with_exactly_this_id() {
     assert_eq!(response.status(), StatusCode::SEE_OTHER);
     let request = Request::get("/leadership").header(header::COOKIE, cookie).body(Body::empty()).unwrap();
     let shown = text(app.oneshot(request).await.unwrap()).await;
-    assert!(shown.contains("was reset; a worker may claim it again"), "{shown}");
+    assert!(shown.contains("orders: the message 17  counts as new"), "{shown}");
     let (reset, other) = (claims.inspect("17 ").await.unwrap(), claims.inspect("17").await.unwrap());
     assert!(matches!(reset, ClaimState::Free { attempts: 0, .. }), "{reset:?}");
     assert!(matches!(other, ClaimState::DeadLettered(_)), "{other:?}");

@@ -3,7 +3,7 @@
 use crate::{
     access::Access,
     site::Site,
-    snapshot::{Detail, JobsView, Snapshot},
+    snapshot::{Detail, JobsView, NodeView, SeenNode, Snapshot},
     view::{self, Notice, View},
     visit::Visit,
     watch::{Key, Round},
@@ -100,12 +100,14 @@ pub(crate) fn detail<'a>(round: &'a Round, view: &View) -> Option<&'a Detail> {
 /// Returns the state of a group whose nodes have not answered yet.
 fn nothing(site: &Site) -> Snapshot {
     let (quorum, now) = (site.quorum(), site.env().wall());
-    let nodes = quorum.nodes();
+    let (nodes, boot) = (quorum.nodes(), quorum.env().now());
+    let seen =
+        |node| SeenNode { node: NodeView::new(node, boot), votes_at: None, since: now, trips: Vec::new() };
     Snapshot {
         at: now,
         group: crate::snapshot::name(site.page.election.group()).into(),
         worker: Arc::clone(&quorum.config().worker),
-        nodes: nodes.iter().map(|node| crate::snapshot::NodeView::new(node, None, now)).collect(),
+        nodes: nodes.iter().map(seen).collect(),
         leadership: crate::snapshot::Leadership::Unknown,
         ttl: site.page.ttl,
         jobs: site.page.jobs.then(Arc::<JobsView>::default),

@@ -181,8 +181,7 @@ mod tests {
     #[test]
     fn a_run_that_ended_or_a_tick_that_passed_is_read_twice() {
         let (mut strips, mut list) = (Strips::default(), long());
-        list[5].running =
-            vec![crate::snapshot::ActiveRun { tick: testing::NOW, worker: "a".into(), orphaned: false }];
+        list[5].running = vec![testing::active(testing::NOW)];
         while round(&mut strips, &list).1 > 0 {}
         list[5].running.clear();
         list[900].next = list[900].next.map(|next| next + Duration::from_secs(60));

@@ -1,11 +1,12 @@
 //! Snapshots for the tests of the pages.
 
-use crate::snapshot::{ActiveRun, JobView, JobsView, Leadership, NodeView, Paused, RunEnd, Snapshot, Vote};
+use crate::snapshot::{JobView, JobsView, Leadership, NodeView, Pause, RunEnd, SeenNode, Snapshot, Vote};
 use quorate::{
     env::WallTime,
     ledger::{CopyAtNode, CopyState, LedgerCopies},
-    scheduler::RunOutcome,
+    scheduler::{Placement, RunOutcome},
 };
+use quorate_operator::view::ActiveRun;
 use std::{sync::Arc, time::Duration};
 
 /// 2026-11-22 02:12:40 UTC.
@@ -34,15 +35,22 @@ pub(crate) fn state(nodes: usize) -> Snapshot {
     }
 }
 
-fn node(index: usize) -> NodeView {
-    NodeView {
+fn node(index: usize) -> SeenNode {
+    let node = NodeView {
         name: format!("redis://redis-{index}:6379/0"),
-        vote: Vote::Votes,
+        reachable: true,
+        votes: true,
         reason: None,
-        votes_at: None,
-        since: before(3_600),
+        votes_in: None,
         version: Some("7.0.15".to_owned()),
         round_trip: Some(Duration::from_micros(800)),
+        round_trip_p99: Some(Duration::from_micros(1_900)),
+        vote: Vote::Votes,
+    };
+    SeenNode {
+        node,
+        votes_at: None,
+        since: before(3_600),
         trips: vec![Duration::from_micros(700), Duration::from_micros(800)],
     }
 }
@@ -57,17 +65,19 @@ pub(crate) fn jobs(count: usize) -> JobsView {
 
 pub(crate) fn job(name: &str) -> JobView {
     JobView {
+        group: "billing".into(),
         name: name.into(),
         schedule: "0 3 * * * (Europe/Kyiv)".to_owned(),
-        words: Some("at 03:00".to_owned()),
-        zone: Some("Europe/Kyiv".to_owned()),
         rules: "misfire run-once within 1h".to_owned(),
-        any_worker: false,
+        placement: Placement::Leader,
         registered: before(86_400),
         paused: None,
+        frozen: false,
         freeze: None,
+        expect_within: None,
         overdue: None,
         failing: None,
+        unsent: Vec::new(),
         next: Some(WallTime::from_micros(NOW.as_micros() + 600_000_000)),
         running: Vec::new(),
         ends: vec![end(RunOutcome::Done, 86_400)],
@@ -78,15 +88,23 @@ pub(crate) fn end(outcome: RunOutcome, seconds_ago: u64) -> RunEnd {
     RunEnd {
         tick: before(seconds_ago),
         outcome,
-        cause: "scheduled",
+        until: None,
+        cause: "scheduled".to_owned(),
+        request: None,
         reason: if outcome == RunOutcome::Done { String::new() } else { "exit status 3".to_owned() },
         worker: "ops2-4411".to_owned(),
+        term: 7,
+        late: None,
         started: Some(before(seconds_ago)),
         took: Some(Duration::from_secs(29)),
         attempts: 1,
         last_error: None,
         output: None,
     }
+}
+
+pub(crate) fn active(tick: WallTime) -> ActiveRun {
+    ActiveRun { tick, request: None, worker: "ops3-1874".to_owned(), term: 7, orphaned: false }
 }
 
 /// Returns the jobs of a snapshot, to change them.
@@ -108,9 +126,9 @@ fn with(state: &mut Snapshot, job: usize) -> &mut JobView {
 pub(crate) fn freeze(state: &mut Snapshot) {
     let until = WallTime::from_micros(NOW.as_micros() + 3_600_000_000);
     let reason = Some("a migration".to_owned());
-    let freeze = Paused { at: before(120), by: "ada@ops2".to_owned(), reason, until: Some(until) };
+    let freeze = Pause { at: before(120), by: "ada@ops2".to_owned(), reason, until: Some(until) };
     let jobs = jobs_of(state);
-    jobs.list.iter_mut().for_each(|job| job.freeze = Some(freeze.clone()));
+    jobs.list.iter_mut().for_each(|job| (job.frozen, job.freeze) = (true, Some(freeze.clone())));
     jobs.freeze = Some(freeze);
 }
 
@@ -119,12 +137,11 @@ pub(crate) fn fail(state: &mut Snapshot, job: usize) {
 }
 
 pub(crate) fn start(state: &mut Snapshot, job: usize) {
-    with(state, job).running =
-        vec![ActiveRun { tick: before(2), worker: "ops3-1874".to_owned(), orphaned: false }];
+    with(state, job).running = vec![active(before(2))];
 }
 
 pub(crate) fn pause(state: &mut Snapshot, job: usize) {
-    with(state, job).paused = Some(Paused {
+    with(state, job).paused = Some(Pause {
         at: before(600),
         by: "oncall@ops1".to_owned(),
         reason: Some("disk full".to_owned()),

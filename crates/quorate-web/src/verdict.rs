@@ -1,6 +1,8 @@
 //! The judgement of a snapshot: the one sentence of a page, what an operator must do, and what to know. Pure.
 
-use crate::snapshot::{JobState, JobView, JobsView, Leadership, NodeView, Paused, Snapshot, Vote, text};
+use crate::snapshot::{
+    JobState, JobView, JobsView, Leadership, Pause, RunEnd, SeenNode, Snapshot, Vote, text,
+};
 use quorate::{
     env::WallTime,
     ledger::{CopyState, Waiting},
@@ -222,7 +224,7 @@ fn copies(state: &Snapshot, needs: &mut Vec<Problem>, know: &mut Vec<Problem>) {
     }
 }
 
-fn why(node: &NodeView) -> String {
+fn why(node: &SeenNode) -> String {
     node.reason.clone().unwrap_or_else(|| node.vote.word().to_owned())
 }
 
@@ -286,7 +288,7 @@ fn jobs(
         if state == JobState::Lost {
             know.push(problem(job, Level::Warn, ProblemIcon::Lost, "Lost", "history"));
         }
-        if let Some(paused) = &job.paused {
+        if let Some(paused) = job.own_pause() {
             know.push(Problem {
                 text: stopped("paused", paused),
                 since: Some(paused.at),
@@ -315,7 +317,7 @@ fn frozen(state: &Snapshot, know: &mut Vec<Problem>) {
 }
 
 /// Says who stopped jobs, and why.
-fn stopped(word: &str, paused: &Paused) -> String {
+fn stopped(word: &str, paused: &Pause) -> String {
     let reason = paused.reason.as_ref().map_or_else(String::new, |reason| format!(" “{reason}”,"));
     format!("{word},{reason} by {}", paused.by)
 }
@@ -328,7 +330,7 @@ fn problem(
     verb: &'static str,
 ) -> Problem {
     let end = job.last_run();
-    let reason = end.map_or_else(String::new, super::snapshot::RunEnd::explanation);
+    let reason = end.map_or_else(String::new, RunEnd::explanation);
     let attempts = end.map_or(0, |end| end.attempts);
     let after = if attempts > 1 { format!(" after {attempts} attempts") } else { String::new() };
     Problem {
@@ -342,7 +344,7 @@ fn problem(
             Some(end) if reason.is_empty() => format!("{}{after}", end.outcome.as_str()),
             Some(_) => format!("{reason}{after}"),
         },
-        since: end.map(super::snapshot::RunEnd::ended).or(job.failing),
+        since: end.map(RunEnd::ended).or(job.failing),
         next: job.next.map(|at| ("Next run", at)),
         command: format!("quorate jobs {verb} {}", shell(&job.shown())),
     }
@@ -370,7 +372,7 @@ mod tests {
         assert_eq!(headline(&state), "All is well.");
         testing::pause(&mut state, 1);
         assert!(headline(&state).contains("paused"), "{}", headline(&state));
-        state.nodes[2].vote = Vote::Quarantine;
+        state.nodes[2].node.vote = Vote::Quarantine;
         assert!(headline(&state).starts_with("None may be lost: 2 of 3 nodes vote"), "{}", headline(&state));
         testing::fail(&mut state, 0);
         assert!(headline(&state).contains("one job needs you: job-0 failed"), "{}", headline(&state));
@@ -378,7 +380,7 @@ mod tests {
         assert!(headline(&state).contains("2 jobs need you"), "{}", headline(&state));
         state.leadership = Leadership::Vacant { since: state.at };
         assert!(headline(&state).starts_with("There is no leader"), "{}", headline(&state));
-        state.nodes[0].vote = Vote::Unreachable;
+        state.nodes[0].node.vote = Vote::Unreachable;
         assert!(
             headline(&state).starts_with("No quorum: 1 of 3 nodes votes, 2 are needed"),
             "{}",
@@ -421,9 +423,9 @@ mod tests {
     #[test]
     fn a_node_that_is_away_needs_an_operator_and_a_quarantine_does_not() {
         let mut state = testing::state(5);
-        state.nodes[1].vote = Vote::Quarantine;
+        state.nodes[1].node.vote = Vote::Quarantine;
         assert!(judge(&state).needs.is_empty());
-        state.nodes[1].vote = Vote::Unreachable;
+        state.nodes[1].node.vote = Vote::Unreachable;
         let verdict = judge(&state);
         assert_eq!((verdict.level, verdict.needs[0].kind), (Level::Warn, "Unreachable"));
         assert!(verdict.headline.contains("needs you: unreachable"), "{}", verdict.headline);
@@ -467,7 +469,7 @@ mod tests {
         let mut state = testing::state(5);
         testing::jobs_of(&mut state).error = Some("no answer within 2s".to_owned());
         // A node that is away matters less.
-        state.nodes[1].vote = Vote::Unreachable;
+        state.nodes[1].node.vote = Vote::Unreachable;
         let verdict = judge(&state);
         assert_eq!((verdict.level, &*verdict.headline), (Level::Bad, "The jobs cannot be read now."));
         assert_eq!((verdict.needs[0].kind, &verdict.needs[0].target), ("Unreadable", &Target::Jobs));
@@ -475,7 +477,7 @@ mod tests {
         // The old list stays, and with it a failure that an operator can fix.
         testing::fail(&mut state, 0);
         assert!(judge(&state).headline.contains("job-0 failed"));
-        state.nodes.iter_mut().for_each(|node| node.vote = Vote::Unreachable);
+        state.nodes.iter_mut().for_each(|node| node.node.vote = Vote::Unreachable);
         let verdict = judge(&state);
         assert!(verdict.headline.starts_with("No quorum"), "{}", verdict.headline);
         assert!(verdict.needs.iter().all(|problem| problem.kind != "Unreadable"), "{:?}", verdict.needs);

@@ -1,19 +1,16 @@
 //! The API: the JSON of the commands, from the daemon's own quorum.
 
 use super::{
-    error::{HttpError, json, status},
-    guard::Operator,
-    openapi,
+    error::{HttpError, json},
     params::Params,
     site::Site,
 };
 use crate::{
     exit::Failure,
-    jobs::{self, Action, Query, Upcoming},
+    jobs::{self, Query, Upcoming},
     nodes, status as status_page,
 };
 use axum::{
-    body::Body,
     extract::{Path, RawQuery, State, rejection::PathRejection},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -36,10 +33,6 @@ pub(super) async fn metrics(State(site): State<Arc<Site>>, RawQuery(query): RawQ
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, text);
     Ok(response)
-}
-
-pub(super) async fn description(State(site): State<Arc<Site>>) -> Answer {
-    Ok(json(StatusCode::OK, openapi::document(site.has_jobs).to_string()))
 }
 
 pub(super) async fn show_status(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
@@ -87,63 +80,6 @@ pub(super) async fn next(State(site): State<Arc<Site>>, name: JobName, RawQuery(
     query_jobs(&site, &Query::Next(Upcoming { job: &job(name)?, count, from })).await
 }
 
-pub(super) async fn trigger(
-    State(site): State<Arc<Site>>,
-    name: JobName,
-    operator: Operator,
-    body: Body,
-) -> Answer {
-    let params = Params::of_body(body, &["wait"]).await?;
-    request(&site, &job(name)?, &operator, &params, &Action::Trigger).await
-}
-
-pub(super) async fn pause(
-    State(site): State<Arc<Site>>,
-    name: JobName,
-    operator: Operator,
-    body: Body,
-) -> Answer {
-    let params = Params::of_body(body, &["wait", "reason", "until"]).await?;
-    let pause = Action::Pause { reason: params.text("reason"), until: params.time("until")? };
-    request(&site, &job(name)?, &operator, &params, &pause).await
-}
-
-pub(super) async fn resume(
-    State(site): State<Arc<Site>>,
-    name: JobName,
-    operator: Operator,
-    body: Body,
-) -> Answer {
-    let params = Params::of_body(body, &["wait"]).await?;
-    request(&site, &job(name)?, &operator, &params, &Action::Resume).await
-}
-
-pub(super) async fn cancel(
-    State(site): State<Arc<Site>>,
-    name: JobName,
-    operator: Operator,
-    body: Body,
-) -> Answer {
-    let params = Params::of_body(body, &["wait", "tick"]).await?;
-    let tick = params.time("tick")?;
-    request(&site, &job(name)?, &operator, &params, &Action::Cancel(tick)).await
-}
-
-pub(super) async fn backfill(
-    State(site): State<Arc<Site>>,
-    name: JobName,
-    operator: Operator,
-    body: Body,
-) -> Answer {
-    let params = Params::of_body(body, &["wait", "from", "until"]).await?;
-    let (from, until) = (params.required_time("from")?, params.required_time("until")?);
-    if from >= until {
-        let text = "until is not later than from; the span includes from and excludes until";
-        return Err(HttpError::bad_request(text));
-    }
-    request(&site, &job(name)?, &operator, &params, &Action::Backfill(from, until)).await
-}
-
 pub(super) async fn why(State(site): State<Arc<Site>>, name: JobName, RawQuery(query): RawQuery) -> Answer {
     let params = Params::of_query(query.as_deref(), &["at"], None)?;
     query_jobs(&site, &Query::Why(&job(name)?, params.time("at")?)).await
@@ -175,13 +111,6 @@ fn job(name: JobName) -> Result<String, HttpError> {
 async fn query_jobs(site: &Site, query: &Query<'_>) -> Answer {
     let jobs = site.jobs()?;
     asking(site, async || jobs::json(&jobs, query).await, true).await
-}
-
-async fn request(site: &Site, job: &str, operator: &Operator, params: &Params, action: &Action) -> Answer {
-    let jobs = site.jobs()?.requester(&operator.name()).wait(params.wait()?);
-    let _permit = permit(site).await;
-    let (document, code) = jobs::request(&jobs, job, action).await?;
-    Ok(json(status(code), document))
 }
 
 /// Runs `ask`, and returns its document. If `asks_nodes` is true, waits for a permit first, so that only a few

@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A request that failed: the status, and a text that names the reason and the fix.
@@ -16,10 +17,12 @@ pub(super) struct HttpError {
     text: String,
 }
 
-#[derive(Serialize)]
-struct Page<'a> {
+/// The document of an error.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub(super) struct Page {
     status: u16,
-    error: &'a str,
+    error: String,
 }
 
 impl HttpError {
@@ -53,10 +56,11 @@ pub(super) fn status(code: u8) -> StatusCode {
 
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
-        let page = Page { status: self.status.as_u16(), error: &self.text };
+        let status = self.status;
+        let page = Page { status: status.as_u16(), error: self.text };
         let body = show::json(&page).unwrap_or_default();
-        let mut response = json(self.status, body);
-        if self.status == StatusCode::UNAUTHORIZED {
+        let mut response = json(status, body);
+        if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

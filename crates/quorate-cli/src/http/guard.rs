@@ -2,8 +2,7 @@
 
 use super::{
     error::HttpError,
-    page,
-    server::Peer,
+    places::Peer,
     site::Site,
     tokens::{Access, Tokens},
 };
@@ -56,7 +55,7 @@ pub(super) async fn page_guard(State(site): State<Arc<Site>>, mut request: Reque
     if let Err(error) = check_headers(request.headers(), &site.tokens) {
         return with_headers(error.into_response());
     }
-    let access = page::access(access_of_token(request.headers(), &site.tokens));
+    let access = access_of_token(request.headers(), &site.tokens).on_page();
     let peer = request.extensions().get::<Peer>().cloned();
     let name = match &peer {
         Some(peer) => format!("http@{}", peer.address.ip()),

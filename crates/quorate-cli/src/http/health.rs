@@ -8,6 +8,7 @@ use super::{
 use crate::{connect, time::rfc3339};
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
 use quorate::{election::Leader, internals::majority, node::FencingToken, plain::plain};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -16,14 +17,16 @@ const NAME_MAX: usize = 200;
 /// The longest reason that is shown, in bytes.
 const REASON_MAX: usize = 5_000;
 
-#[derive(Serialize)]
-struct Live {
+/// The state of the daemon's loop.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Live {
     live: bool,
     reason: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Ready {
+/// The votes of the nodes.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Ready {
     ready: bool,
     reason: Option<String>,
     nodes: usize,
@@ -31,8 +34,10 @@ struct Ready {
     nodes_required: usize,
 }
 
-#[derive(Serialize)]
-struct LeaderPage {
+/// The leader, as far as this process knows.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Leader")]
+pub(super) struct LeaderPage {
     group: String,
     /// True if this process leads.
     leading: bool,

@@ -1,21 +1,23 @@
-//! The requests that concern no single job: the freeze, the leadership, messages and locks, and what was done to them.
+//! The actions, and the requests that concern no job: the leadership, messages and locks, and what was done to them.
 
 use super::{
     api::{Answer, asking, permit},
     error::{HttpError, json, status},
-    guard::Operator,
+    guard,
     params::Params,
     site::Site,
 };
-use crate::{
-    audit, claims, election,
-    jobs::{self, Action},
-    leader, locks, operator,
-};
+use crate::{audit, claims, leader, locks, operate, show};
 use axum::{
     body::Body,
-    extract::{Path, RawQuery, State, rejection::PathRejection},
+    extract::{
+        Path, RawPathParams, RawQuery, State,
+        rejection::{PathRejection, RawPathParamsRejection},
+    },
+    routing::{MethodRouter, post},
 };
+use quorate::env::WallTime;
+use quorate_operator::{Given, Operator, Verb};
 use std::sync::Arc;
 
 /// The largest number of entries in an answer.
@@ -23,20 +25,56 @@ const LISTED_MAX: u32 = 10_000;
 /// The number of entries in an answer, if the request names none.
 const LISTED: u32 = 20;
 
+/// The names in the path of an action.
+type Names = Result<RawPathParams, RawPathParamsRejection>;
 /// The name of a set of claims in the path.
 type SetName = Result<Path<String>, PathRejection>;
 /// The names of a set of claims and of a message in the path.
 type MessageName = Result<Path<(String, String)>, PathRejection>;
 
-pub(super) async fn resign(State(site): State<Arc<Site>>, operator: Operator, body: Body) -> Answer {
-    let params = Params::of_body(body, &["wait", "term", "reason"]).await?;
-    let (term, wait) = (params.term()?, params.wait()?);
-    let group = &**site.election.group();
-    tracing::info!(group, peer = %operator.address, "asked over HTTP to make the leader resign");
-    let _permit = permit(&site).await;
-    let operator = operator::Operator::named(&operator.name(), params.text("reason"));
-    let (document, code) = election::json(&site.quorum, group, term, wait, &operator).await?;
-    Ok(json(status(code), document))
+/// Returns the handler of an action. The names in its path and the properties of its body are the fields of the action.
+pub(super) fn action(verb: Verb) -> MethodRouter<Arc<Site>> {
+    post(async move |State(site): State<Arc<Site>>, names: Names, operator: guard::Operator, body: Body| {
+        act(verb, &site, names, &operator, body).await
+    })
+}
+
+async fn act(verb: Verb, site: &Site, names: Names, operator: &guard::Operator, body: Body) -> Answer {
+    let known = verb.fields().iter().map(|field| field.name).chain(verb.waits().then_some("wait"));
+    let params = Params::of_body(body, &known.collect::<Vec<_>>()).await?;
+    let names = names.map_err(|_| {
+        HttpError::bad_request("a name in the path is not UTF-8; encode its bytes like %C3%BC")
+    })?;
+    let given = Posted { names: &names, params: &params, now: site.quorum.wall() };
+    let action = verb.action(&given).map_err(|wrong| HttpError::bad_request(wrong.text))?;
+    let wait = params.wait()?;
+    let by = Operator::named(&operator.name(), given.text("reason"));
+    if verb == Verb::Resign {
+        let group = &**site.election.group();
+        tracing::info!(group, peer = %operator.address, "asked over HTTP to make the leader resign");
+    }
+    let _permit = permit(site).await;
+    let done = operate::act(&site.quorum, (site.election.group(), &action), &by, wait).await?;
+    let code = done.error.as_ref().map_or(0, |error| operate::failure(error).code);
+    Ok(json(status(code), show::json(&done.answer)?))
+}
+
+/// The fields of a request.
+struct Posted<'a> {
+    names: &'a RawPathParams,
+    params: &'a Params,
+    now: WallTime,
+}
+
+impl Given for Posted<'_> {
+    fn raw(&self, field: &str) -> Option<&str> {
+        let mut names = self.names.iter();
+        names.find(|(name, _)| *name == field).map(|(_, value)| value).or(self.params.get(field))
+    }
+
+    fn now(&self) -> WallTime {
+        self.now
+    }
 }
 
 pub(super) async fn leader_history(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
@@ -79,47 +117,6 @@ pub(super) async fn show_message(
     let Path((set, id)) = name.map_err(not_utf8)?;
     let _permit = permit(&site).await;
     let (document, code) = claims::one_json(&site.quorum, &set, &id).await?;
-    Ok(json(status(code), document))
-}
-
-pub(super) async fn reset_message(
-    State(site): State<Arc<Site>>,
-    name: MessageName,
-    operator: Operator,
-    body: Body,
-) -> Answer {
-    let params = Params::of_body(body, &["reason"]).await?;
-    let Path((set, id)) = name.map_err(not_utf8)?;
-    let _permit = permit(&site).await;
-    let operator = operator::Operator::named(&operator.name(), params.text("reason"));
-    let (document, code) = claims::reset_json(&site.quorum, &set, &id, &operator).await?;
-    Ok(json(status(code), document))
-}
-
-pub(super) async fn freeze(State(site): State<Arc<Site>>, operator: Operator, body: Body) -> Answer {
-    let params = Params::of_body(body, &["wait", "reason", "for", "until"]).await?;
-    let Some(reason) = params.text("reason") else {
-        return Err(HttpError::bad_request(
-            "reason is missing; say why, for the people who find the jobs frozen",
-        ));
-    };
-    let until = match (params.time("until")?, params.length("for")?) {
-        (Some(until), None) => until,
-        (None, Some(length)) => site.quorum.wall() + length,
-        _ => return Err(HttpError::bad_request("give either for, such as \"30m\", or until, a time")),
-    };
-    request(&site, &operator, &params, &Action::Freeze { reason, until }).await
-}
-
-pub(super) async fn unfreeze(State(site): State<Arc<Site>>, operator: Operator, body: Body) -> Answer {
-    let params = Params::of_body(body, &["wait"]).await?;
-    request(&site, &operator, &params, &Action::Unfreeze).await
-}
-
-async fn request(site: &Site, operator: &Operator, params: &Params, action: &Action) -> Answer {
-    let jobs = site.jobs()?.requester(&operator.name()).wait(params.wait()?);
-    let _permit = permit(site).await;
-    let (document, code) = jobs::request(&jobs, "", action).await?;
     Ok(json(status(code), document))
 }
 

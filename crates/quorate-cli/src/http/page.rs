@@ -1,6 +1,6 @@
 //! The operator's page: the router of `quorate-web` for this daemon, its guard, and the facts that it shows.
 
-use super::{guard, site::Site, tokens::Access};
+use super::{guard, site::Site};
 use crate::{claims, config::Config, connect, doctor, exit::Failure};
 use axum::{Router, middleware};
 use quorate::{internals::Marker, quorum::Quorum};
@@ -21,20 +21,11 @@ pub(super) fn router(site: &Arc<Site>) -> Result<Router, Failure> {
     }
     if site.tokens.protects_reads() || site.tokens.can_operate() {
         let tokens = Arc::clone(site);
-        page = page.check_token(move |token| access(tokens.tokens.access_of_token(token)));
+        page = page.check_token(move |token| tokens.tokens.access_of_token(token).on_page());
     }
     let router = quorate_web::router(page)
         .map_err(|error| Failure::new(crate::exit::CONFIG, format!("group: {error}")))?;
     Ok(router.layer(middleware::from_fn_with_state(Arc::clone(site), guard::page_guard)))
-}
-
-/// Returns the rights on the page.
-pub(super) fn access(access: Access) -> Option<quorate_web::Access> {
-    match access {
-        Access::Health => None,
-        Access::Read => Some(quorate_web::Access::Read),
-        Access::Operate => Some(quorate_web::Access::Operate),
-    }
 }
 
 /// Reads the nodes as `quorate nodes list`, `quorate doctor` and `quorate claims` do.

@@ -82,13 +82,8 @@ impl Params {
         Err(HttpError::bad_request(format!("unknown parameter {:?}; {fix}", plain(name, SHOWN_MAX))))
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
-    }
-
-    /// Returns a parameter that may be any text.
-    pub(super) fn text(&self, name: &str) -> Option<String> {
-        self.get(name).map(str::to_owned)
     }
 
     /// Returns all values of a parameter.
@@ -109,31 +104,8 @@ impl Params {
         })
     }
 
-    /// Returns the number of a term.
-    pub(super) fn term(&self) -> Result<Option<u64>, HttpError> {
-        let parse = |text: &str| {
-            text.parse().map_err(|_| wrong("term", text, "is not the number of a term; GET /leader shows it"))
-        };
-        self.get("term").map(parse).transpose()
-    }
-
     pub(super) fn time(&self, name: &str) -> Result<Option<WallTime>, HttpError> {
         let parse = |text: &str| time::parse(text).map_err(|error| wrong(name, text, &error));
-        self.get(name).map(parse).transpose()
-    }
-
-    pub(super) fn required_time(&self, name: &str) -> Result<WallTime, HttpError> {
-        self.time(name)?.ok_or_else(|| {
-            HttpError::bad_request(format!("{name} is missing; give it as \"2026-11-21T03:00:00Z\""))
-        })
-    }
-
-    /// Returns a length of time that is not zero.
-    pub(super) fn length(&self, name: &str) -> Result<Option<Duration>, HttpError> {
-        let parse = |text: &str| match humantime::parse_duration(text) {
-            Ok(length) if !length.is_zero() => Ok(length),
-            _ => Err(wrong(name, text, "is not a length of time; write it like 30m or 2h")),
-        };
         self.get(name).map(parse).transpose()
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,13 @@ pub(super) struct Place {
     id: u64,
     taken: CancellationToken,
     places: Arc<Places>,
+}
+
+/// The connection of a client.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) place: Arc<Place>,
 }
 
 /// The open connections, each list from the oldest to the newest.

@@ -4,7 +4,7 @@
 //! shorter than 16 KiB. While too many connections are open, a new one takes the place of the oldest: see [`Places`].
 
 use super::{
-    places::{Place, Places},
+    places::{Peer, Places},
     router::router,
     site::Site,
     tokens::Tokens,
@@ -25,7 +25,7 @@ use quorate::{
     env::{Env, ScopedTask},
     quorum::Quorum,
 };
-use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::{JoinSet, yield_now},
@@ -42,13 +42,6 @@ const CONNECTION: Duration = Duration::from_secs(60);
 const FINISH: Duration = Duration::from_secs(1);
 /// The pause after a failure to accept a connection, such as too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-
-/// The connection of a client.
-#[derive(Clone, Debug)]
-pub(super) struct Peer {
-    pub(super) address: SocketAddr,
-    pub(super) place: Arc<Place>,
-}
 
 /// A listener, before there is a quorum. Clients that connect wait until the server is started.
 #[derive(Debug)]

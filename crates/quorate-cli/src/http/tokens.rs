@@ -22,6 +22,17 @@ pub(super) enum Access {
     Operate,
 }
 
+impl Access {
+    /// Returns the rights on the page.
+    pub(super) const fn on_page(self) -> Option<quorate_web::Access> {
+        match self {
+            Self::Health => None,
+            Self::Read => Some(quorate_web::Access::Read),
+            Self::Operate => Some(quorate_web::Access::Operate),
+        }
+    }
+}
+
 /// The tokens of a server.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {

@@ -1,18 +1,23 @@
 //! The command `quorate jobs history`.
 
-use super::{failure, look, page::RunEnd};
+use super::{failure, look, tone};
 use crate::{
     args::HistoryArgs,
     config::Config,
     exit::Failure,
     show,
     table::{Cell, table},
+    time::rfc3339,
 };
 use quorate::{plain::plain, scheduler::Jobs};
+use quorate_operator::view::RunEnd;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Debug, Serialize)]
-pub(super) struct Page {
+/// The history of a job.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "History")]
+pub(crate) struct Page {
     group: String,
     job: String,
     /// The outcomes of the runs, the newest run first.
@@ -46,7 +51,7 @@ impl Page {
         let mut text =
             table(["TICK", "LATE", "CAUSE", "OUTCOME", "TOOK", "ATTEMPTS", "WORKER", "REASON"], &rows);
         for end in self.history.iter().filter(|end| end.output.is_some()) {
-            text += &format!("\noutput of {}:\n", end.tick);
+            text += &format!("\noutput of {}:\n", rfc3339(end.tick));
             for line in end.output.as_deref().unwrap_or_default().lines() {
                 text += &format!("  {line}\n");
             }
@@ -56,15 +61,15 @@ impl Page {
 }
 
 fn row(end: &RunEnd) -> [Cell; 8] {
-    let tick = match &end.until {
-        Some(until) => format!("{} to {until}", end.tick),
-        None => end.tick.clone(),
+    let tick = match end.until {
+        Some(until) => format!("{} to {}", rfc3339(end.tick), rfc3339(until)),
+        None => rfc3339(end.tick),
     };
     [
         tick.into(),
         end.late.map_or_else(|| "-".to_owned(), |late| format!("{late:.1?}")).into(),
         (&end.cause).into(),
-        Cell::new(&end.outcome, end.tone()),
+        Cell::new(end.outcome.as_str(), tone(end)),
         end.duration().unwrap_or_else(|| "-".to_owned()).into(),
         end.attempts.to_string().into(),
         (&end.worker).into(),

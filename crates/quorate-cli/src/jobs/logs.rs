@@ -3,7 +3,6 @@
 
 use super::{
     failure, look,
-    page::RunEnd,
     run_state::{ENTRIES, RunState, newest, pauses, state_of},
 };
 use crate::{
@@ -21,6 +20,7 @@ use quorate::{
     quorum::Quorum,
     scheduler::{HistoryEntry, Jobs},
 };
+use quorate_operator::view::RunEnd;
 use serde::Serialize;
 use std::{
     fs::File,
@@ -234,7 +234,7 @@ impl<'a> Follower<'a> {
         let found = match state_of(self.jobs, self.job, self.tick).await {
             Ok(RunState::Ended(entry)) => {
                 let end = RunEnd::new(&entry);
-                Some(format!("{}, on {}", end.short(), end.worker))
+                Some(format!("{}, on {}", end.line(), end.worker))
             }
             Ok(RunState::Forgotten) => Some("the history has no entry as old as the run".to_owned()),
             Ok(RunState::Active | RunState::Unknown) => None,

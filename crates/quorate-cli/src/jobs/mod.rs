@@ -4,8 +4,6 @@ mod history;
 mod list;
 mod logs;
 mod next;
-mod page;
-mod request;
 mod run_state;
 mod why;
 
@@ -14,19 +12,21 @@ use crate::{
     config::{Config, Environment},
     connect,
     exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOT_FOUND},
-    show,
+    operate, show,
+    terminal::Tone,
 };
+pub(crate) use history::Page as HistoryPage;
+pub(crate) use list::Page as ListPage;
 pub(crate) use list::{freeze_for_people, overview};
+pub(crate) use next::Page as NextPage;
 pub(crate) use next::Upcoming;
-#[cfg(test)]
-pub(crate) use page::{ActiveRun, PausedPage};
-pub(crate) use page::{JobPage, RunEnd};
 use quorate::{
     env::WallTime,
+    internals::JobAction,
     quorum::Quorum,
-    scheduler::{Jobs, JobsError},
+    scheduler::{Jobs, JobsError, RunOutcome},
 };
-pub(crate) use request::{Action, send, send_at};
+use quorate_operator::view::{JobView, RunEnd};
 pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.
@@ -46,18 +46,22 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
         JobsCommand::Logs(args) => logs::logs(args, &config).await,
         JobsCommand::Why(args) => why::why(args, &config).await,
         JobsCommand::Trigger(args) => {
-            request::send(&Action::Trigger, &args.job, &args.wait, &config, environment).await
+            let job = args.job.as_str().into();
+            operate::request(JobAction::Trigger { job }, &args.wait, &config, environment).await
         }
         JobsCommand::Pause(args) => {
-            let pause = Action::Pause { reason: args.reason.clone(), until: args.until };
-            request::send(&pause, &args.job, &args.wait, &config, environment).await
+            let (job, reason) = (args.job.as_str().into(), args.reason.as_deref().map(Into::into));
+            let pause = JobAction::Pause { job, reason, until: args.until };
+            operate::request(pause, &args.wait, &config, environment).await
         }
         JobsCommand::Resume(args) => {
-            request::send(&Action::Resume, &args.job, &args.wait, &config, environment).await
+            let job = args.job.as_str().into();
+            operate::request(JobAction::Resume { job }, &args.wait, &config, environment).await
         }
-        JobsCommand::Backfill(args) => request::backfill(args, &config, environment).await,
+        JobsCommand::Backfill(args) => operate::backfill(args, &config, environment).await,
         JobsCommand::Cancel(args) => {
-            request::send(&Action::Cancel(args.tick), &args.job, &args.wait, &config, environment).await
+            let cancel = JobAction::Cancel { job: args.job.as_str().into(), tick: args.tick };
+            operate::request(cancel, &args.wait, &config, environment).await
         }
     }
 }
@@ -89,7 +93,7 @@ pub(crate) async fn json(jobs: &Jobs, query: &Query<'_>) -> Result<String, Failu
 }
 
 /// Reads all jobs of the group.
-pub(crate) async fn all(jobs: &Jobs) -> Result<Vec<JobPage>, Failure> {
+pub(crate) async fn all(jobs: &Jobs) -> Result<Vec<JobView>, Failure> {
     Ok(list::all(jobs).await?.jobs)
 }
 
@@ -103,19 +107,13 @@ pub(crate) async fn why(jobs: &Jobs, job: &str) -> Result<WhyPage, Failure> {
     Ok(why::of_job(jobs, job, None).await?.0)
 }
 
-/// Sends a request to the leader. Returns its answer as a text, or the reason why there is none.
-pub(crate) async fn act(jobs: &Jobs, job: &str, action: &Action) -> Result<String, String> {
-    match request::answer(jobs, job, action).await {
-        Ok((page, _)) => page.outcome(),
-        Err(failure) => Err(failure.to_string()),
+/// Returns the importance of an outcome.
+pub(crate) fn tone(end: &RunEnd) -> Tone {
+    match end.outcome {
+        RunOutcome::Done => Tone::Plain,
+        RunOutcome::Failed | RunOutcome::Lost | RunOutcome::TimedOut => Tone::Trouble,
+        _ => Tone::Caution,
     }
-}
-
-/// Sends a request to the leader. Returns the JSON document that the command prints with `--json`, and its exit
-/// status.
-pub(crate) async fn request(jobs: &Jobs, job: &str, action: &Action) -> Result<(String, u8), Failure> {
-    let (page, code) = request::answer(jobs, job, action).await?;
-    Ok((show::json(&page)?, code))
 }
 
 /// Returns the group of the jobs.

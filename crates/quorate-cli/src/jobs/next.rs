@@ -14,10 +14,13 @@ use quorate::{
     plain::plain,
     scheduler::{Jobs, Schedule},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Debug, Serialize)]
-pub(super) struct Page {
+/// The next ticks of a job.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Next")]
+pub(crate) struct Page {
     job: String,
     schedule: String,
     /// The source of the schedule: the path of the configuration file, or the ledger of a group.
@@ -26,8 +29,10 @@ pub(super) struct Page {
     next: Vec<TickPage>,
 }
 
-#[derive(Debug, Serialize)]
-struct TickPage {
+/// A tick.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Tick")]
+pub(crate) struct TickPage {
     tick: String,
     /// The time of the tick, in the zone of the schedule.
     local: String,

@@ -1,6 +1,6 @@
 //! `quorate jobs why`.
 
-use super::{failure, look, page::RunEnd};
+use super::{failure, look};
 use crate::{
     args::WhyArgs,
     config::Config,
@@ -15,12 +15,16 @@ use quorate::{
     plain::plain,
     scheduler::Jobs,
 };
+use quorate_operator::view::RunEnd;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The longest text that is shown, in bytes.
 const TEXT_MAX: usize = 4_096;
 
-#[derive(Clone, Debug, Serialize)]
+/// The reason why a job did or did not run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Explanation")]
 pub(crate) struct Page {
     group: String,
     job: String,

@@ -7,13 +7,13 @@ use crate::{
     connect,
     exit::{Failure, NO_QUORUM, REFUSED},
     node_memory::{self, NodeMemory, TRUST},
-    operator::{Entry, Operator},
-    show,
+    operator, show,
 };
 use quorate::{
     node::Cause,
     quorum::{NoMajority, NodeOutcome, NodeState, NodeStatus, QuarantineReason, Quorum, VoteRejection},
 };
+use quorate_operator::Entry;
 use std::time::Duration;
 
 /// The number of attempts to trust the nodes. If a node does not answer in time, another attempt is made.
@@ -56,7 +56,7 @@ pub(crate) async fn trust(
     let success = if args.force { "every node votes, by --force" } else { "every node votes" };
     let result = error.as_deref().map_or(Ok(success), Err);
     let entry = Entry { action: TRUST, target: &names.join(","), group: None, result };
-    Operator::new(&args.operator, environment).note(&quorum, &entry).await;
+    operator::note(&operator::of(&args.operator, environment), &quorum, &entry).await;
     quorum.close().await;
     for (node, before) in nodes.iter().zip(&before) {
         let state = match node.reason() {
@@ -160,7 +160,7 @@ mod tests {
     use quorate::env::BootTime;
 
     fn node(state: NodeState) -> NodeStatus {
-        NodeStatus { name: "redis://a:6379/0".into(), state, version: None, round_trip: None }
+        connect::tests::node("redis://a:6379/0", state)
     }
 
     fn waits(reason: QuarantineReason) -> NodeStatus {

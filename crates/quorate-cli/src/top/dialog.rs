@@ -2,10 +2,11 @@
 
 use super::{
     clock::relative,
-    question::{Question, Verb},
+    question::Question,
     view::{View, bold, first_line, scrolled},
 };
-use crate::{table::fields_within, terminal::Tone};
+use crate::{jobs::tone, table::fields_within, terminal::Tone};
+use quorate_operator::view::name as shown;
 use ratatui::{
     Frame,
     layout::{Constraint, Flex, Layout, Rect},
@@ -32,7 +33,7 @@ q  Ctrl-C       quit";
 pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let state = view.state;
     let Some(name) = &state.open else { return };
-    let mut lines = vec![bold(name.clone())];
+    let mut lines = vec![bold(shown(name))];
     let fields = |rows: Vec<(&'static str, String)>| {
         let text = fields_within(area.width, rows);
         text.lines().map(|line| Line::from(line.to_owned())).collect::<Vec<_>>()
@@ -74,10 +75,10 @@ fn history<'a>(view: &View<'_>, lines: &mut Vec<Line<'a>>) {
     };
     lines.push(bold(format!("HISTORY  the newest {} outcomes", history.len())));
     for end in history {
-        let age = relative(&end.tick, view.now.wall);
+        let age = relative(end.tick, view.now.wall);
         lines.push(Line::from(vec![
             Span::raw(format!("  {age:>11}  ")),
-            Span::styled(end.short(), view.palette.of(end.tone())),
+            Span::styled(end.line(), view.palette.of(tone(end))),
             Span::raw(format!("  [{}]", end.worker)),
         ]));
     }
@@ -89,26 +90,11 @@ fn trouble<'a>(view: &View<'_>, error: &str) -> Line<'a> {
 
 /// Draws a question about an action.
 pub(super) fn question(frame: &mut Frame<'_>, area: Rect, question: &Question) {
-    let job = &question.job;
-    let text = match question.verb {
-        Verb::Trigger => {
-            format!("Run {job} once now, in addition to its schedule?\n\ny: yes   any other key: no")
-        }
-        Verb::Pause => typed(question, "Pause {}? Its ticks are skipped.", "pause"),
-        Verb::Backfill => typed(question, "Run {} for each of its ticks in a span?", "run them"),
-        Verb::Resume => format!("Run the ticks of {job} again from now on?\n\ny: yes   any other key: no"),
-        Verb::Cancel => format!("Cancel the active runs of {job}?\n\ny: yes   any other key: no"),
-    };
-    window(frame, area, &text, 70);
-}
-
-/// Returns the text of a question with fields.
-fn typed(question: &Question, ask: &str, confirm: &str) -> String {
-    let mut text = format!("{}\n\n", ask.replace("{}", &question.job));
-    let fields = question.verb.fields().iter().zip(&question.typed).enumerate();
-    for (at, ((name, hint), typed)) in fields {
+    let words = question.verb.words();
+    let mut text = format!("{}: {}\n{}\n\n", words.label, shown(&question.job), words.effect);
+    for (at, (field, hint, typed)) in question.fields().enumerate() {
         let cursor = if at == question.at { "_" } else { "" };
-        text += &format!("{name}: {typed}{cursor}");
+        text += &format!("{}: {typed}{cursor}", field.label);
         if typed.is_empty() {
             text += &format!("  ({hint})");
         }
@@ -117,7 +103,11 @@ fn typed(question: &Question, ask: &str, confirm: &str) -> String {
     if let Some(problem) = &question.problem {
         text += &format!("\n{problem}\n");
     }
-    text + &format!("\nTab: other field   Enter: {confirm}   Esc: do not")
+    text += &match question.typed.is_empty() {
+        true => "y: yes   any other key: no".to_owned(),
+        false => format!("\nTab: other field   Enter: {}   Esc: do not", words.confirm),
+    };
+    window(frame, area, &text, 70);
 }
 
 /// Draws the list of the keys.

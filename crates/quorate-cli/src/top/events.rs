@@ -1,11 +1,9 @@
 //! The events of the live view: the differences between what the nodes reported before and now.
 
-use super::news::{Leader, NodeRow};
-use crate::{
-    jobs::{JobPage, RunEnd},
-    terminal::Tone,
-};
+use super::news::Leader;
+use crate::{jobs::tone, status::NodeLine, terminal::Tone, time::rfc3339};
 use quorate::env::WallTime;
+use quorate_operator::view::{JobView, RunEnd};
 
 /// An event.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,13 +15,14 @@ pub(super) struct Event {
 }
 
 /// Describes the changes of the nodes.
-pub(super) fn of_nodes(before: &[NodeRow], after: &[NodeRow]) -> Vec<(String, Tone)> {
+pub(super) fn of_nodes(before: &[NodeLine], after: &[NodeLine]) -> Vec<(String, Tone)> {
     let mut events = Vec::new();
     for node in after {
-        let Some(old) = before.iter().find(|old| old.name == node.name) else { continue };
+        let Some(old) = before.iter().find(|old| old.node.name == node.node.name) else { continue };
         // The text of a state may contain a time that changes all the while, so only its kind is compared.
-        if (old.votes, old.tone) != (node.votes, node.tone) {
-            events.push((format!("{}: {}", node.name, node.state), node.tone));
+        let (state, tone) = node.state();
+        if (old.node.votes, old.state().1) != (node.node.votes, tone) {
+            events.push((format!("{}: {state}", node.node.name), tone));
         }
     }
     events
@@ -45,34 +44,35 @@ pub(super) fn of_leader(before: Option<&Leader>, after: Option<&Leader>) -> Opti
 }
 
 /// Describes the changes of the jobs.
-pub(super) fn of_jobs(before: &[JobPage], after: &[JobPage]) -> Vec<(String, Tone)> {
+pub(super) fn of_jobs(before: &[JobView], after: &[JobView]) -> Vec<(String, Tone)> {
     let mut events = Vec::new();
     for job in after {
         match before.iter().find(|old| old.name == job.name) {
-            None => events.push((format!("{}: registered", job.name), Tone::Plain)),
+            None => events.push((format!("{}: registered", job.shown()), Tone::Plain)),
             Some(old) => of_job(old, job, &mut events),
         }
     }
     for old in before {
         if !after.iter().any(|job| job.name == old.name) {
-            events.push((format!("{}: removed", old.name), Tone::Caution));
+            events.push((format!("{}: removed", old.shown()), Tone::Caution));
         }
     }
     events
 }
 
-fn of_job(old: &JobPage, job: &JobPage, events: &mut Vec<(String, Tone)>) {
-    let name = &job.name;
+fn of_job(old: &JobView, job: &JobView, events: &mut Vec<(String, Tone)>) {
+    let name = job.shown();
     for run in &job.running {
-        if !old.running.iter().any(|known| (&known.tick, known.term) == (&run.tick, run.term)) {
-            events.push((format!("{name}: run of {} began on {}", run.tick, run.worker), Tone::Plain));
+        if !old.running.iter().any(|known| (known.tick, known.term) == (run.tick, run.term)) {
+            events
+                .push((format!("{name}: run of {} began on {}", rfc3339(run.tick), run.worker), Tone::Plain));
         }
     }
     // The newest outcome is the first.
-    for end in job.last.iter().rev() {
-        let key = |end: &RunEnd| (end.tick.clone(), end.outcome.clone(), end.request.clone());
-        if !old.last.iter().any(|known| key(known) == key(end)) {
-            events.push((format!("{name}: {}", end.short()), end.tone()));
+    for end in job.ends.iter().rev() {
+        let key = |end: &RunEnd| (end.tick, end.outcome, end.request.clone());
+        if !old.ends.iter().any(|known| key(known) == key(end)) {
+            events.push((format!("{name}: {}", end.line()), tone(end)));
         }
     }
     match (&old.paused, &job.paused) {

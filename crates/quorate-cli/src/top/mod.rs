@@ -31,12 +31,13 @@ use crate::{
 use crossterm::event::{Event, EventStream};
 use futures_util::StreamExt;
 use news::Moment;
-use poller::{ActionRequest, Poller, Settings};
+use poller::{Poller, Settings};
 use quorate::env::Env;
+use quorate_operator::{Action, Operator};
 use screen::Screen;
 pub(crate) use screen::check_terminal;
 use state::{Effect, State};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
@@ -59,8 +60,11 @@ pub(crate) async fn top(
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
     let group = jobs::group(args.group.as_deref(), config)?;
-    let settings =
-        Settings { every: args.every, wait: args.wait, requester: operator::name(None, environment) };
+    let settings = Settings {
+        every: args.every,
+        wait: args.wait,
+        by: Operator::named(&operator::name(None, environment), None),
+    };
     let (news, updates) = mpsc::channel(NEWS_MAX);
     let (act, actions) = mpsc::channel(ACTIONS_MAX);
     let (follow, followed) = watch::channel(None);
@@ -90,8 +94,8 @@ struct Shell {
     env: Env,
     palette: Palette,
     state: State,
-    act: mpsc::Sender<ActionRequest>,
-    follow: watch::Sender<Option<String>>,
+    act: mpsc::Sender<Action>,
+    follow: watch::Sender<Option<Arc<str>>>,
     panics: bool,
 }
 
@@ -152,10 +156,10 @@ impl Shell {
             Effect::Follow(job) => {
                 self.follow.send_replace(job);
             }
-            Effect::Act { job, action } => {
-                if let Err(error) = self.act.try_send(ActionRequest { job, action }) {
-                    let request = error.into_inner();
-                    let text = format!("{}: too many actions wait for an answer", request.job);
+            Effect::Act(action) => {
+                if let Err(error) = self.act.try_send(action) {
+                    let target = error.into_inner().target(&self.state.group);
+                    let text = format!("{target}: too many actions wait for an answer");
                     self.state.learn(news::News::Answer(Err(text)), self.now());
                 }
             }

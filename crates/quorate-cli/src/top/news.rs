@@ -1,35 +1,22 @@
 //! The data that the poller reads from the nodes.
 
-use crate::{
-    jobs::{JobPage, RunEnd, WhyPage},
-    terminal::Tone,
-};
+use crate::{jobs::WhyPage, status::NodeLine};
 use quorate::env::{BootTime, WallTime};
-use std::time::Duration;
+use quorate_operator::view::{JobView, RunEnd};
+use std::{sync::Arc, time::Duration};
 
 /// A part of the data, as the poller reads it.
 #[derive(Clone, Debug)]
 pub(super) enum News {
     /// The states of the nodes.
-    Nodes(Vec<NodeRow>),
+    Nodes(Vec<NodeLine>),
     /// The leader, or the reason why it could not be read.
     Leader(Result<Option<Leader>, String>),
     /// The jobs, or the reason why they could not be read.
-    Jobs(Result<Vec<JobPage>, String>),
+    Jobs(Result<Vec<JobView>, String>),
     Detail(Box<Detail>),
     /// The answer to an action.
     Answer(Result<String, String>),
-}
-
-/// A node.
-#[derive(Clone, Debug)]
-pub(super) struct NodeRow {
-    pub(super) name: String,
-    pub(super) votes: bool,
-    pub(super) version: String,
-    pub(super) round_trip_ms: Option<f64>,
-    pub(super) state: String,
-    pub(super) tone: Tone,
 }
 
 /// The leader of the group.
@@ -46,7 +33,7 @@ pub(super) struct Leader {
 /// The runs of one job, and the reason why it did or did not run.
 #[derive(Clone, Debug)]
 pub(super) struct Detail {
-    pub(super) job: String,
+    pub(super) job: Arc<str>,
     pub(super) history: Result<Vec<RunEnd>, String>,
     pub(super) why: Result<WhyPage, String>,
 }

@@ -1,7 +1,7 @@
 //! The order of the jobs, and the filter.
 
-use crate::{jobs::JobPage, terminal::Tone, time};
-use quorate::env::WallTime;
+use crate::{jobs::tone, terminal::Tone, time::rfc3339};
+use quorate_operator::view::JobView;
 use std::cmp::Ordering;
 
 /// The column by which the jobs are ordered.
@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 pub(super) enum Order {
     #[default]
     Name,
-    /// Jobs that run first, then paused jobs, then the others.
+    /// The order of the page: jobs that failed first, then overdue ones, then by state.
     State,
     /// The job that is due next first.
     Next,
@@ -37,13 +37,16 @@ impl Order {
         }
     }
 
-    fn compare(self, a: &JobPage, b: &JobPage) -> Ordering {
+    fn compare(self, a: &JobView, b: &JobView) -> Ordering {
         let order = match self {
             Self::Name => Ordering::Equal,
-            Self::State => state(a).cmp(&state(b)),
+            Self::State => return a.by_trouble(b),
             // A job that is never due is the last.
-            Self::Next => (a.next.is_none(), next(a)).cmp(&(b.next.is_none(), next(b))),
-            Self::Last => last(a).cmp(&last(b)).then_with(|| ended(b).cmp(&ended(a))),
+            Self::Next => (a.next.is_none(), a.next).cmp(&(b.next.is_none(), b.next)),
+            Self::Last => {
+                let ended = |job: &JobView| job.ends.first().map(|end| end.tick);
+                last(a).cmp(&last(b)).then_with(|| ended(b).cmp(&ended(a)))
+            }
         };
         order.then_with(|| a.name.cmp(&b.name))
     }
@@ -51,17 +54,18 @@ impl Order {
 
 /// Returns the jobs whose name, state or last outcome contains `filter`, in an order.
 pub(super) fn rows<'a>(
-    jobs: &'a [JobPage],
+    jobs: &'a [JobView],
     filter: &str,
     order: Order,
     is_reversed: bool,
-) -> Vec<&'a JobPage> {
+) -> Vec<&'a JobView> {
     let filter = filter.to_lowercase();
-    let selected = |job: &&JobPage| {
-        let outcome = job.last.first().map_or("", |end| &end.outcome);
-        [&*job.name, &job.state(), outcome].iter().any(|text| text.to_lowercase().contains(&filter))
+    let selected = |job: &&JobView| {
+        let outcome = job.ends.first().map_or("", |end| end.outcome.as_str());
+        let doing = job.doing(|until| format!("until {}", rfc3339(until)));
+        [&*job.name, &doing, outcome].iter().any(|text| text.to_lowercase().contains(&filter))
     };
-    let mut rows: Vec<&JobPage> = jobs.iter().filter(selected).collect();
+    let mut rows: Vec<&JobView> = jobs.iter().filter(selected).collect();
     rows.sort_by(|a, b| order.compare(a, b));
     if is_reversed {
         rows.reverse();
@@ -69,26 +73,10 @@ pub(super) fn rows<'a>(
     rows
 }
 
-fn state(job: &JobPage) -> u8 {
-    match (job.running.is_empty(), job.paused.is_some()) {
-        (false, _) => 0,
-        (true, true) => 1,
-        (true, false) => 2,
-    }
-}
-
-fn last(job: &JobPage) -> u8 {
-    match job.last.first() {
-        Some(end) if end.tone() == Tone::Trouble => 0,
+fn last(job: &JobView) -> u8 {
+    match job.ends.first() {
+        Some(end) if tone(end) == Tone::Trouble => 0,
         Some(_) => 1,
         None => 2,
     }
-}
-
-fn next(job: &JobPage) -> Option<WallTime> {
-    job.next.as_ref().and_then(|next| time::parse(next).ok())
-}
-
-fn ended(job: &JobPage) -> Option<WallTime> {
-    job.last.first().and_then(|end| time::parse(&end.tick).ok())
 }

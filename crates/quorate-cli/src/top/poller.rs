@@ -1,16 +1,16 @@
 //! Reads the nodes for the live view, and sends the actions. One future does all of that; its owner drops it.
 
-use super::news::{Detail, Leader, News, NodeRow};
+use super::news::{Detail, Leader, News};
 use crate::{
     config::Config,
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure},
-    jobs::{self, Action},
-    show, status,
+    jobs, show, status,
 };
 use quorate::{ledger::LedgerCopies, node::Resource, quorum::Quorum, scheduler::Jobs};
+use quorate_operator::{Action, ActionError, Operator};
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::{mpsc, watch};
@@ -22,13 +22,6 @@ const NODES_EVERY: Duration = Duration::from_millis(500);
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
 
-/// An action on a job.
-#[derive(Debug)]
-pub(super) struct ActionRequest {
-    pub(super) job: String,
-    pub(super) action: Action,
-}
-
 /// The reader of the nodes.
 #[derive(Debug)]
 pub(super) struct Poller<'a> {
@@ -39,7 +32,7 @@ pub(super) struct Poller<'a> {
     election: Resource,
     /// The copies of the group's ledger, as they were last read with the leader.
     copies: Mutex<Option<LedgerCopies>>,
-    requester: String,
+    by: Operator,
     every: Duration,
     wait: Duration,
     news: mpsc::Sender<News>,
@@ -50,7 +43,7 @@ pub(super) struct Poller<'a> {
 pub(super) struct Settings {
     pub(super) every: Duration,
     pub(super) wait: Duration,
-    pub(super) requester: String,
+    pub(super) by: Operator,
 }
 
 impl<'a> Poller<'a> {
@@ -65,16 +58,16 @@ impl<'a> Poller<'a> {
         let looking = connect::only_looking(config)?;
         let jobs = Jobs::new(&looking, group).map_err(|error| invalid(&error))?;
         let election = Resource::election(group).map_err(|error| invalid(&error))?;
-        let Settings { every, wait, requester } = settings;
+        let Settings { every, wait, by } = settings;
         let copies = Mutex::default();
-        Ok(Self { config, looking, jobs, election, copies, requester, every, wait, news })
+        Ok(Self { config, looking, jobs, election, copies, by, every, wait, news })
     }
 
     /// Reads and acts until the receiver of the news is dropped.
     pub(super) async fn run(
         &self,
-        actions: mpsc::Receiver<ActionRequest>,
-        followed: watch::Receiver<Option<String>>,
+        actions: mpsc::Receiver<Action>,
+        followed: watch::Receiver<Option<Arc<str>>>,
     ) {
         futures_util::join!(
             self.nodes(),
@@ -98,8 +91,7 @@ impl<'a> Poller<'a> {
                 let copies = nodes.iter_mut().zip(copies.nodes());
                 copies.for_each(|(node, copy)| node.note_copy(&self.election.name(), copy));
             }
-            let rows = nodes.iter().map(NodeRow::new).collect();
-            if self.news.send(News::Nodes(rows)).await.is_err() {
+            if self.news.send(News::Nodes(nodes)).await.is_err() {
                 return;
             }
             self.looking.env().sleep(self.every.min(NODES_EVERY)).await;
@@ -149,7 +141,7 @@ impl<'a> Poller<'a> {
         }
     }
 
-    async fn details(&self, mut followed: watch::Receiver<Option<String>>) {
+    async fn details(&self, mut followed: watch::Receiver<Option<Arc<str>>>) {
         loop {
             let job = followed.borrow_and_update().clone();
             let Some(job) = job else {
@@ -178,7 +170,7 @@ impl<'a> Poller<'a> {
         }
     }
 
-    async fn act(&self, mut actions: mpsc::Receiver<ActionRequest>) {
+    async fn act(&self, mut actions: mpsc::Receiver<Action>) {
         // Without an action, nothing is written to the nodes. So the quorum that writes begins with the first one.
         let mut writing: Option<Quorum> = None;
         while let Some(request) = actions.recv().await {
@@ -192,10 +184,14 @@ impl<'a> Poller<'a> {
         }
     }
 
-    async fn send(&self, writing: &mut Option<Quorum>, request: &ActionRequest) -> Result<String, String> {
-        let ActionRequest { job, action } = request;
-        // The list of nodes may be mistyped. Then the job is not found, and no marker is written to these nodes.
-        self.jobs.check_exists(job).await.map_err(|error| show::line(&error.to_string(), NAME_MAX * 20))?;
+    async fn send(&self, writing: &mut Option<Quorum>, action: &Action) -> Result<String, String> {
+        let group = self.jobs.group();
+        let failed = |error: &ActionError| {
+            let error = show::line(&error.to_string(), NAME_MAX * 20);
+            format!("{}: {}: {error}", action.verb().name(), action.target(group))
+        };
+        // The list of nodes may be mistyped. Then the target is not found, and no marker is written to these nodes.
+        action.check(&self.looking, group).await.map_err(|error| failed(&error))?;
         let quorum = match writing.take() {
             Some(quorum) => quorum,
             None => {
@@ -204,11 +200,10 @@ impl<'a> Poller<'a> {
             }
         };
         let quorum = writing.insert(quorum);
-        // A missing quorum is reported by the request itself.
+        // A missing quorum is reported by the action itself.
         let _ = quorum.ready(PATIENCE).await;
-        let jobs = Jobs::new(quorum, self.jobs.group()).map_err(|error| error.to_string())?;
-        let jobs = jobs.requester(&self.requester).wait(self.wait);
-        jobs::act(&jobs, job, action).await.map_err(|error| format!("{}: {job}: {error}", action.verb()))
+        let done = action.carry_out(quorum, group, &self.by, self.wait).await;
+        done.error.as_ref().map_or_else(|| Ok(done.answer.text()), |error| Err(failed(error)))
     }
 
     /// Sends news, and waits until the next update is due. Returns false if the view has ended.
@@ -216,19 +211,5 @@ impl<'a> Poller<'a> {
         let is_received = self.news.send(news).await.is_ok();
         self.looking.env().sleep(self.every).await;
         is_received
-    }
-}
-
-impl NodeRow {
-    fn new(node: &status::NodeLine) -> Self {
-        let (state, tone) = node.state();
-        Self {
-            name: show::line(&node.name, NAME_MAX),
-            votes: node.trusted,
-            version: show::line(node.version.as_deref().unwrap_or("-"), NAME_MAX),
-            round_trip_ms: node.round_trip_ms,
-            state,
-            tone,
-        }
     }
 }

@@ -1,37 +1,24 @@
 //! The questions about actions, and the texts that are typed into them. Nothing here reads a clock, the nodes or the
 //! terminal.
 
-use crate::{jobs::Action, time};
 use crossterm::event::KeyCode;
 use quorate::env::WallTime;
-use std::time::Duration;
+use quorate_operator::{Action, Field, Given, Kind, Need, Verb};
 
 /// The longest text that can be typed, in characters.
 const TYPED_MAX: usize = 200;
-/// The name of the field with the end of a pause or of a span.
-const UNTIL: &str = "Until";
 
 /// A question about an action.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
     pub(super) job: String,
     pub(super) verb: Verb,
-    /// The texts of the fields, as far as they have been typed. See [`Verb::fields`].
+    /// The texts of the fields, as far as they have been typed. See [`Question::fields`].
     pub(super) typed: Vec<String>,
     /// The field that takes the keys.
     pub(super) at: usize,
     /// The reason why the texts cannot be used.
     pub(super) problem: Option<String>,
-}
-
-/// An action on a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Trigger,
-    Pause,
-    Resume,
-    Cancel,
-    Backfill,
 }
 
 /// The effect of a key on a question.
@@ -45,8 +32,21 @@ pub(super) enum Answer {
 
 impl Question {
     pub(super) fn new(job: &str, verb: Verb) -> Self {
-        let typed = verb.fields().iter().map(|_| String::new()).collect();
+        let typed = asked(verb).map(|_| String::new()).collect();
         Self { job: job.to_owned(), verb, typed, at: 0, problem: None }
+    }
+
+    /// Returns the fields of the question, each with its hint and its text.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static Field, String, &String)> {
+        asked(self.verb).zip(&self.typed).map(|(field, typed)| {
+            let hint = match (field.kind, field.need) {
+                (Kind::Text, Need::Required) => "required".to_owned(),
+                (Kind::Text, _) => "optional".to_owned(),
+                (Kind::End, _) => format!("such as 2h or 2026-11-23T03:00:00Z: {}", field.about),
+                _ => format!("such as 2026-11-23T03:00:00Z: {}", field.about),
+            };
+            (field, hint, typed)
+        })
     }
 
     /// Takes a key. An action with fields is confirmed by Enter, because every letter can be part of a text.
@@ -74,79 +74,39 @@ impl Question {
     }
 
     fn confirm(mut self, now: WallTime) -> Answer {
-        match self.action(now) {
+        match self.verb.action(&Typed { question: &self, now }) {
             Ok(action) => Answer::Confirm(action),
-            Err((field, problem)) => {
-                (self.at, self.problem) = (field, Some(problem));
+            Err(wrong) => {
+                self.at = asked(self.verb).position(|field| field.name == wrong.field).unwrap_or(0);
+                self.problem = Some(wrong.text);
                 Answer::Ask(self)
             }
         }
     }
-
-    /// Returns the action. The error has the field that must be changed, and the reason.
-    fn action(&self, now: WallTime) -> Result<Action, (usize, String)> {
-        let text = |at: usize| self.typed.get(at).map(|text| text.trim()).filter(|text| !text.is_empty());
-        Ok(match self.verb {
-            Verb::Trigger => Action::Trigger,
-            Verb::Resume => Action::Resume,
-            Verb::Cancel => Action::Cancel(None),
-            Verb::Pause => {
-                let until = text(1).map(|text| end(text, now)).transpose().map_err(|error| (1, error))?;
-                Action::Pause { reason: text(0).map(str::to_owned), until }
-            }
-            Verb::Backfill => {
-                let required = |at: usize| {
-                    let name = self.verb.fields().get(at).map_or("", |(name, _)| *name);
-                    let text = text(at).ok_or_else(|| (at, format!("{name} is missing")))?;
-                    time::parse(text).map_err(|error| (at, format!("{name}: {error}")))
-                };
-                let (from, until) = (required(0)?, required(1)?);
-                if from >= until {
-                    return Err((1, format!("{UNTIL} is not later than From")));
-                }
-                Action::Backfill(from, until)
-            }
-        })
-    }
 }
 
-impl Verb {
-    /// Returns the fields of the question, each with its name and a hint.
-    pub(super) const fn fields(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Pause => &[
-                ("Reason", "optional"),
-                (UNTIL, "such as 2h or 2026-11-23T03:00:00Z; empty: until it is resumed"),
-            ],
-            Self::Backfill => {
-                &[("From", "such as 2026-11-23T03:00:00Z, included"), (UNTIL, "the same, excluded")]
-            }
-            Self::Trigger | Self::Resume | Self::Cancel => &[],
+/// Returns the fields that a person is asked for.
+fn asked(verb: Verb) -> impl Iterator<Item = &'static Field> {
+    verb.fields().iter().filter(|field| field.is_asked())
+}
+
+/// The texts of a question at a point in time.
+struct Typed<'a> {
+    question: &'a Question,
+    now: WallTime,
+}
+
+impl Given for Typed<'_> {
+    fn raw(&self, field: &str) -> Option<&str> {
+        let Question { job, verb, typed, .. } = self.question;
+        match field {
+            "job" => Some(job),
+            _ => asked(*verb).zip(typed).find(|(asked, _)| asked.name == field).map(|(_, typed)| &**typed),
         }
     }
 
-    pub(super) const fn done(self) -> &'static str {
-        match self {
-            Self::Trigger => "triggered",
-            Self::Pause => "paused",
-            Self::Resume => "resumed",
-            Self::Cancel => "cancelled",
-            Self::Backfill => "back-filled",
-        }
-    }
-}
-
-/// Reads the end of a pause: a time, or a length from now on.
-fn end(text: &str, now: WallTime) -> Result<WallTime, String> {
-    let until = match humantime::parse_duration(text) {
-        Ok(length) => now + length,
-        Err(_) => time::parse(text).map_err(|_| {
-            format!("{UNTIL} is neither a length nor a time; write it like 2h or 2026-11-23T03:00:00Z")
-        })?,
-    };
-    match until <= now + Duration::from_micros(1) {
-        true => Err(format!("{UNTIL} has passed already")),
-        false => Ok(until),
+    fn now(&self) -> WallTime {
+        self.now
     }
 }
 
@@ -164,6 +124,9 @@ pub(super) fn edit(text: &mut String, key: KeyCode) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time;
+    use quorate::internals::JobAction;
+    use std::time::Duration;
 
     const NOW: WallTime = WallTime::from_micros(1_795_313_560_000_000);
 
@@ -199,7 +162,8 @@ mod tests {
     #[test]
     fn a_pause_ends_at_a_time_or_after_a_length() {
         let pause = |reason: Option<&str>, until| {
-            Answer::Confirm(Action::Pause { reason: reason.map(str::to_owned), until })
+            let pause = JobAction::Pause { job: "j".into(), reason: reason.map(Into::into), until };
+            Answer::Confirm(Action::Job(pause))
         };
         assert_eq!(answer(Verb::Pause, "\n"), pause(None, None));
         assert_eq!(answer(Verb::Pause, "disk full\n"), pause(Some("disk full"), None));
@@ -207,9 +171,11 @@ mod tests {
         assert_eq!(answer(Verb::Pause, "disk\t 2h \n"), pause(Some("disk"), in_two_hours));
         let until = Some(at("2027-01-01T00:00:00Z"));
         assert_eq!(answer(Verb::Pause, "\t2027-01-01T01:00:00+01:00\n"), pause(None, until));
-        for (typed, expected) in
-            [("soon", "neither a length nor a time"), ("0s", "passed"), ("2020-01-01T00:00:00Z", "passed")]
-        {
+        for (typed, expected) in [
+            ("soon", "neither a length nor a time"),
+            ("0s", "have ended already"),
+            ("2020-01-01T00:00:00Z", "have ended already"),
+        ] {
             let (field, problem) = problem(Verb::Pause, &format!("why\t{typed}\n"));
             assert!(field == 1 && problem.contains(expected), "{typed}: {problem}");
         }
@@ -220,15 +186,16 @@ mod tests {
     #[test]
     fn a_back_fill_needs_a_span() {
         let (from, until) = ("2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z");
-        let expected = Answer::Confirm(Action::Backfill(at(from), at(until)));
+        let backfill = JobAction::Backfill { job: "j".into(), from: at(from), until: at(until) };
+        let expected = Answer::Confirm(Action::Job(backfill));
         assert_eq!(answer(Verb::Backfill, &format!("{from}\t{until}\n")), expected);
         // Enter leads to the first field that is missing.
         assert_eq!(answer(Verb::Backfill, &format!("{from}\n{until}\n")), expected);
         for (keys, field, expected) in [
-            ("\n".to_owned(), 0, "From is missing"),
-            (format!("{from}\n"), 1, "Until is missing"),
-            (format!("{until}\t{from}\n"), 1, "not later than From"),
-            (format!("yesterday\t{until}\n"), 0, "From: "),
+            ("\n".to_owned(), 0, "from is missing"),
+            (format!("{from}\n"), 1, "until is missing"),
+            (format!("{until}\t{from}\n"), 1, "not later than from"),
+            (format!("yesterday\t{until}\n"), 0, "from \"yesterday\""),
         ] {
             let (at, problem) = problem(Verb::Backfill, &keys);
             assert!(at == field && problem.contains(expected), "{keys:?}: {at} {problem}");

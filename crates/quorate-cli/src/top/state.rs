@@ -3,17 +3,18 @@
 
 use super::{
     events::{self, Event},
-    news::{Dated, Detail, Leader, Moment, News, NodeRow},
+    news::{Dated, Detail, Leader, Moment, News},
     order::{Order, rows},
-    question::{Answer, Question, Verb, edit},
+    question::{Answer, Question, edit},
 };
-use crate::{
-    jobs::{Action, JobPage},
-    terminal::Tone,
-};
+use crate::{status::NodeLine, terminal::Tone};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use quorate::internals::majority;
-use std::{cell::Cell, collections::VecDeque, time::Duration};
+use quorate_operator::{
+    Action, Verb,
+    view::{JobView, name},
+};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 
 /// The number of events that are kept.
 const EVENTS_MAX: usize = 500;
@@ -24,11 +25,11 @@ const PAGE: usize = 10;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) group: String,
-    pub(super) nodes: Option<Dated<Vec<NodeRow>>>,
+    pub(super) nodes: Option<Dated<Vec<NodeLine>>>,
     pub(super) leader: Option<Dated<Option<Leader>>>,
     /// The reason why the leader was last not read.
     pub(super) leader_error: Option<String>,
-    pub(super) jobs: Option<Dated<Vec<JobPage>>>,
+    pub(super) jobs: Option<Dated<Vec<JobView>>>,
     /// The reason why the jobs were last not read.
     pub(super) jobs_error: Option<String>,
     /// The newest event is the last.
@@ -38,9 +39,9 @@ pub(super) struct State {
     pub(super) order: Order,
     pub(super) is_reversed: bool,
     /// The name of the chosen job.
-    pub(super) chosen: Option<String>,
+    pub(super) chosen: Option<Arc<str>>,
     /// The job whose details are shown.
-    pub(super) open: Option<String>,
+    pub(super) open: Option<Arc<str>>,
     pub(super) detail: Option<Dated<Detail>>,
     /// The first line of the details or of a section that is shown. Only a frame knows how many lines there are, so
     /// it limits this value.
@@ -78,12 +79,9 @@ pub(super) enum Dialog {
 pub(super) enum Effect {
     Quit,
     /// Send a request to the leader.
-    Act {
-        job: String,
-        action: Action,
-    },
+    Act(Action),
     /// Read the details of this job at each update, or of none.
-    Follow(Option<String>),
+    Follow(Option<Arc<str>>),
 }
 
 impl State {
@@ -179,7 +177,7 @@ impl State {
     }
 
     /// Returns the jobs that the filter selects, in the chosen order.
-    pub(super) fn rows(&self) -> Vec<&JobPage> {
+    pub(super) fn rows(&self) -> Vec<&JobView> {
         let jobs = self.jobs.as_ref().map_or(&[][..], |jobs| &jobs.value);
         rows(jobs, &self.filter, self.order, self.is_reversed)
     }
@@ -187,7 +185,7 @@ impl State {
     /// Returns the number of nodes that vote, the number of nodes, and the number required.
     pub(super) fn votes(&self) -> Option<(usize, usize, usize)> {
         let nodes = &self.nodes.as_ref()?.value;
-        Some((nodes.iter().filter(|node| node.votes).count(), nodes.len(), majority(nodes.len())))
+        Some((nodes.iter().filter(|line| line.node.votes).count(), nodes.len(), majority(nodes.len())))
     }
 
     /// Limits the scrolling to a page with lines on it, and returns the first line to show. `lines` may be an estimate.
@@ -269,7 +267,7 @@ impl State {
             self.scroll.set(if up { scroll.saturating_sub(lines) } else { scroll.saturating_add(lines) });
             return;
         }
-        let names: Vec<String> = self.rows().iter().map(|job| job.name.clone()).collect();
+        let names: Vec<Arc<str>> = self.rows().iter().map(|job| job.name.clone()).collect();
         let at = self.chosen.as_ref().and_then(|chosen| names.iter().position(|name| name == chosen));
         let to = match (at, up) {
             (None, _) => 0,
@@ -307,20 +305,20 @@ impl State {
     }
 
     fn answer(&mut self, key: KeyCode, question: Question, now: Moment) -> Vec<Effect> {
-        let (job, verb) = (question.job.clone(), question.verb);
+        let job = name(&question.job);
         match question.press(key, now.wall) {
             Answer::Ask(question) => {
                 self.dialog = Some(Dialog::Ask(question));
                 Vec::new()
             }
             Answer::Refuse => {
-                self.message = Some((format!("{job}: not {}", verb.done()), Tone::Plain));
+                self.message = Some((format!("{job}: nothing was done"), Tone::Plain));
                 Vec::new()
             }
             Answer::Confirm(action) => {
                 self.pending += 1;
                 self.message = None;
-                vec![Effect::Act { job, action }]
+                vec![Effect::Act(action)]
             }
         }
     }

@@ -1,18 +1,19 @@
 use super::{
-    news::{Detail, Leader, Moment, News, NodeRow},
+    news::{Detail, Leader, Moment, News},
     state::{Dialog, Effect, Section, State},
     view::{Palette, draw},
 };
-use crate::{
-    jobs::{Action, ActiveRun, JobPage, PausedPage, RunEnd},
-    terminal::Tone,
-};
+use crate::{status::NodeLine, terminal::Tone, time::rfc3339};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use quorate::internals::JobAction;
 use quorate::{
     env::{BootTime, WallTime},
     node::FencingToken,
-    plain::plain,
-    scheduler::{HistoryEntry, RunCause, RunOutcome},
+    scheduler::{HistoryEntry, Placement, RunCause, RunOutcome},
+};
+use quorate_operator::{
+    Action,
+    view::{ActiveRun, JobView, NodeView, Pause, RunEnd, Vote},
 };
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use std::time::Duration;
@@ -32,7 +33,7 @@ impl Bench {
     }
 
     /// A view of three nodes, a leader and these jobs.
-    fn with_jobs(jobs: &[JobPage]) -> Self {
+    fn with_jobs(jobs: &[JobView]) -> Self {
         let mut bench = Self::new();
         bench.learn(News::Nodes(["a", "b", "c"].map(votes).to_vec()));
         bench.learn(News::Leader(Ok(Some(leader("w-1", 7)))));
@@ -84,25 +85,32 @@ impl Bench {
     }
 }
 
-fn votes(name: &str) -> NodeRow {
-    NodeRow {
+fn votes(name: &str) -> NodeLine {
+    let node = NodeView {
         name: format!("redis://{name}:6379"),
+        reachable: true,
         votes: true,
-        version: "7.0.15".to_owned(),
-        round_trip_ms: Some(0.25),
-        state: "votes".to_owned(),
-        tone: Tone::Plain,
-    }
+        reason: None,
+        votes_in: None,
+        version: Some("7.0.15".to_owned()),
+        round_trip: Some(Duration::from_micros(250)),
+        round_trip_p99: Some(Duration::from_micros(900)),
+        vote: Vote::Votes,
+    };
+    NodeLine { node, copies: Vec::new() }
 }
 
-fn away(name: &str) -> NodeRow {
-    NodeRow {
+fn away(name: &str) -> NodeLine {
+    let node = NodeView {
+        reachable: false,
         votes: false,
-        round_trip_ms: None,
-        state: "connection refused".to_owned(),
-        tone: Tone::Trouble,
-        ..votes(name)
-    }
+        reason: Some("connection refused".to_owned()),
+        round_trip: None,
+        round_trip_p99: None,
+        vote: Vote::Unreachable,
+        ..votes(name).node
+    };
+    NodeLine { node, copies: Vec::new() }
 }
 
 fn leader(worker: &str, term: u64) -> Leader {
@@ -114,31 +122,32 @@ fn leader(worker: &str, term: u64) -> Leader {
     }
 }
 
-fn rfc3339(micros: u64) -> String {
-    crate::time::rfc3339(WallTime::from_micros(micros))
+fn at(micros: u64) -> WallTime {
+    WallTime::from_micros(micros)
 }
 
-fn job(name: &str) -> JobPage {
-    JobPage {
-        group: "g".to_owned(),
-        name: plain(name, 200),
+fn job(name: &str) -> JobView {
+    JobView {
+        group: "g".into(),
+        name: name.into(),
         schedule: "every 5s".to_owned(),
         rules: "misfire latest".to_owned(),
-        placement: "leader".to_owned(),
-        registered: rfc3339(BEGAN - 60_000_000),
+        placement: Placement::Leader,
+        registered: at(BEGAN - 60_000_000),
         paused: None,
         frozen: false,
-        next: Some(rfc3339(BEGAN + 4_000_000)),
-        expect_within_us: None,
-        overdue_since: None,
-        failing_since: None,
+        freeze: None,
+        next: Some(at(BEGAN + 4_000_000)),
+        expect_within: None,
+        overdue: None,
+        failing: None,
         unsent: Vec::new(),
         running: Vec::new(),
-        last: Vec::new(),
+        ends: Vec::new(),
     }
 }
 
-fn ended(job: JobPage, outcome: RunOutcome, seconds_ago: u64) -> JobPage {
+fn ended(job: JobView, outcome: RunOutcome, seconds_ago: u64) -> JobView {
     let end = HistoryEntry {
         job: (&*job.name).into(),
         tick: WallTime::from_micros(BEGAN - seconds_ago * 1_000_000),
@@ -154,18 +163,18 @@ fn ended(job: JobPage, outcome: RunOutcome, seconds_ago: u64) -> JobPage {
         attempt_error: None,
         output: None,
     };
-    JobPage { last: vec![RunEnd::new(&end)], ..job }
+    JobView { ends: vec![RunEnd::new(&end)], ..job }
 }
 
-fn running(job: JobPage) -> JobPage {
+fn running(job: JobView) -> JobView {
     let run = ActiveRun {
-        tick: rfc3339(BEGAN - 1_000_000),
+        tick: at(BEGAN - 1_000_000),
         request: None,
         worker: "w-2".to_owned(),
         term: 7,
         orphaned: false,
     };
-    JobPage { running: vec![run], ..job }
+    JobView { running: vec![run], ..job }
 }
 
 #[test]
@@ -187,7 +196,7 @@ fn the_first_screen_says_that_it_asks_and_then_shows_nodes_leader_and_jobs() {
     ]);
     assert!(!bench.screen().contains("SCHEDULE"), "80 columns have no room for it");
     let large = bench.screen_of(200, 50);
-    for part in ["SCHEDULE", "every 5s", "RUNS 1", "w-2", "failed 30 s ago in 5.0ms: exit 3"] {
+    for part in ["SCHEDULE", "0.90 ms", "every 5s", "RUNS 1", "w-2", "failed 30 s ago in 5.0ms: exit 3"] {
         assert!(large.contains(part), "no {part:?} in\n{large}");
     }
 }
@@ -246,13 +255,9 @@ fn data_without_an_update_is_marked_after_three_periods() {
 fn changes_of_jobs_are_events() {
     let mut bench = Bench::with_jobs(&[job("beat"), job("old")]);
     assert!(bench.state.events.is_empty(), "the first data are no events");
-    let by_ann = PausedPage {
-        by: "ann@host".to_owned(),
-        at: rfc3339(BEGAN),
-        reason: Some("disk full".to_owned()),
-        until: None,
-    };
-    let paused = JobPage { paused: Some(by_ann), ..ended(running(job("beat")), RunOutcome::TimedOut, 2) };
+    let by_ann =
+        Pause { by: "ann@host".to_owned(), at: at(BEGAN), reason: Some("disk full".to_owned()), until: None };
+    let paused = JobView { paused: Some(by_ann), ..ended(running(job("beat")), RunOutcome::TimedOut, 2) };
     bench.learn(News::Jobs(Ok(vec![paused, job("new")])));
     let events: Vec<(&str, Tone)> =
         bench.state.events.iter().map(|event| (&*event.text, event.tone)).collect();
@@ -272,15 +277,14 @@ fn changes_of_jobs_are_events() {
 
 #[test]
 fn jobs_are_filtered_and_ordered_and_the_choice_follows_its_job() {
-    let names =
-        |bench: &Bench| -> Vec<String> { bench.state.rows().iter().map(|job| job.name.clone()).collect() };
-    let soon = JobPage { next: Some(rfc3339(BEGAN + 1_500_000)), ..job("zeta") };
-    let never = JobPage { next: None, ..ended(job("alpha"), RunOutcome::Failed, 9) };
+    let names = |bench: &Bench| -> Vec<String> { bench.state.rows().iter().map(|job| job.shown()).collect() };
+    let soon = JobView { next: Some(at(BEGAN + 1_500_000)), ..job("zeta") };
+    let never = JobView { next: None, ..ended(job("alpha"), RunOutcome::Failed, 9) };
     let mut bench = Bench::with_jobs(&[running(job("mid")), never, soon]);
     assert_eq!(names(&bench), ["alpha", "mid", "zeta"]);
     assert_eq!(bench.state.chosen.as_deref(), Some("alpha"));
     for (order, expected) in [
-        ("state", ["mid", "alpha", "zeta"]),
+        ("state", ["alpha", "mid", "zeta"]),
         ("next", ["zeta", "mid", "alpha"]),
         ("last", ["alpha", "mid", "zeta"]),
         ("name", ["alpha", "mid", "zeta"]),
@@ -311,7 +315,7 @@ fn jobs_are_filtered_and_ordered_and_the_choice_follows_its_job() {
 
 #[test]
 fn a_thousand_jobs_scroll_with_the_choice() {
-    let jobs: Vec<JobPage> = (0..1_000).map(|at| job(&format!("job-{at:04}"))).collect();
+    let jobs: Vec<JobView> = (0..1_000).map(|at| job(&format!("job-{at:04}"))).collect();
     let mut bench = Bench::with_jobs(&jobs);
     bench.shows(&["JOBS 1000", "job-0000"]);
     for _ in 0..30 {
@@ -329,17 +333,18 @@ fn a_thousand_jobs_scroll_with_the_choice() {
 #[test]
 fn each_action_asks_first() {
     let mut bench = Bench::with_jobs(&[job("beat")]);
-    let act = |action| vec![Effect::Act { job: "beat".to_owned(), action }];
+    let beat = || "beat".into();
+    let act = |what| vec![Effect::Act(Action::Job(what))];
     for (key, question, action) in [
-        ('t', "Run beat once now", Action::Trigger),
-        ('r', "Run the ticks of beat again", Action::Resume),
-        ('c', "Cancel the active runs of beat?", Action::Cancel(None)),
+        ('t', "Run now: beat", JobAction::Trigger { job: beat() }),
+        ('r', "Resume: beat", JobAction::Resume { job: beat() }),
+        ('c', "Cancel: beat", JobAction::Cancel { job: beat(), tick: None }),
     ] {
         for refusal in [KeyCode::Char('n'), KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q')] {
             assert_eq!(bench.press(KeyCode::Char(key)), []);
             bench.shows(&[question]);
             assert_eq!(bench.press(refusal), [], "{refusal:?}");
-            bench.shows(&["beat: not "]);
+            bench.shows(&["beat: nothing was done"]);
         }
         bench.press(KeyCode::Char(key));
         assert_eq!(bench.press(KeyCode::Char('y')), act(action));
@@ -349,41 +354,43 @@ fn each_action_asks_first() {
     }
     bench.press(KeyCode::Char('p'));
     bench.type_in("disk q");
-    bench.shows(&["Pause beat?", "Reason: disk q_"]);
-    let pause = Action::Pause { reason: Some("disk q".to_owned()), until: None };
+    bench.shows(&["Pause: beat", "Reason: disk q_"]);
+    let pause = JobAction::Pause { job: beat(), reason: Some("disk q".into()), until: None };
     assert_eq!(bench.press(KeyCode::Enter), act(pause));
     bench.learn(News::Answer(Err("pause: beat: refused".to_owned())));
     bench.shows(&["pause: beat: refused"]);
     bench.press(KeyCode::Char('p'));
-    assert_eq!(bench.press(KeyCode::Enter), act(Action::Pause { reason: None, until: None }));
+    assert_eq!(bench.press(KeyCode::Enter), act(JobAction::Pause { job: beat(), reason: None, until: None }));
 
     bench.press(KeyCode::Char('p'));
     bench.type_in("disk");
     bench.press(KeyCode::Tab);
     bench.type_in("soon");
     assert_eq!(bench.press(KeyCode::Enter), [], "the text is wrong, so the question stays");
-    bench.shows(&["Reason: disk", "Until: soon_", "Until is neither a length nor a time"]);
+    bench.shows(&["Reason: disk", "Until: soon_", "is neither a length nor a time"]);
     (0..4).for_each(|_| drop(bench.press(KeyCode::Backspace)));
     bench.type_in("90m");
     let until = Some(bench.now.wall + Duration::from_secs(5_400));
-    assert_eq!(bench.press(KeyCode::Enter), act(Action::Pause { reason: Some("disk".to_owned()), until }));
+    assert_eq!(
+        bench.press(KeyCode::Enter),
+        act(JobAction::Pause { job: beat(), reason: Some("disk".into()), until })
+    );
 
     bench.press(KeyCode::Char('b'));
-    bench.shows(&["Run beat for each of its ticks in a span?", "From: _", "Until:   (the same, excluded)"]);
-    bench.type_in(&rfc3339(BEGAN));
+    bench.shows(&["Back-fill: beat", "From: _", "Until:   (such as"]);
+    bench.type_in(&rfc3339(at(BEGAN)));
     bench.press(KeyCode::Enter);
-    bench.shows(&["Until is missing"]);
-    bench.type_in(&rfc3339(BEGAN + 60_000_000));
+    bench.shows(&["until is missing"]);
+    bench.type_in(&rfc3339(at(BEGAN + 60_000_000)));
     let [from, until] = [BEGAN, BEGAN + 60_000_000].map(WallTime::from_micros);
-    assert_eq!(bench.press(KeyCode::Enter), act(Action::Backfill(from, until)));
+    assert_eq!(bench.press(KeyCode::Enter), act(JobAction::Backfill { job: beat(), from, until }));
 }
 
 #[test]
 fn the_end_of_a_pause_fits_into_its_column() {
-    let until = Some(rfc3339(BEGAN + 7_200_000_000));
-    let paused =
-        PausedPage { by: "ann".to_owned(), at: rfc3339(BEGAN), reason: Some("full".to_owned()), until };
-    let bench = Bench::with_jobs(&[JobPage { paused: Some(paused), ..job("beat") }]);
+    let until = Some(at(BEGAN + 7_200_000_000));
+    let paused = Pause { by: "ann".to_owned(), at: at(BEGAN), reason: Some("full".to_owned()), until };
+    let bench = Bench::with_jobs(&[JobView { paused: Some(paused), ..job("beat") }]);
     bench.shows(&["paused for 2 h ("]);
     let large = bench.screen_of(200, 50);
     assert!(large.contains("paused for 2 h (full)"), "{large}");
@@ -401,12 +408,12 @@ fn an_action_without_a_job_asks_nothing() {
 #[test]
 fn the_details_follow_the_open_job() {
     let mut bench = Bench::with_jobs(&[ended(job("beat"), RunOutcome::Failed, 5), job("other")]);
-    assert_eq!(bench.press(KeyCode::Enter), [Effect::Follow(Some("beat".to_owned()))]);
+    assert_eq!(bench.press(KeyCode::Enter), [Effect::Follow(Some("beat".into()))]);
     bench.shows(&["beat", "schedule    every 5s", "asking the nodes"]);
     let history = |job: &str| {
         let page = ended(self::job(job), RunOutcome::Failed, 5);
         let why = Err("cannot read the jobs".to_owned());
-        News::Detail(Box::new(Detail { job: job.to_owned(), history: Ok(page.last), why }))
+        News::Detail(Box::new(Detail { job: job.into(), history: Ok(page.ends), why }))
     };
     bench.learn(history("other"));
     bench.shows(&["asking the nodes"]);
@@ -417,7 +424,7 @@ fn the_details_follow_the_open_job() {
     bench.press(KeyCode::Home);
     bench.shows(&["schedule    every 5s"]);
     bench.press(KeyCode::Char('p'));
-    bench.shows(&["Pause beat?"]);
+    bench.shows(&["Pause: beat"]);
     bench.press(KeyCode::Esc);
     assert_eq!(bench.press(KeyCode::Esc), [Effect::Follow(None)]);
     bench.shows(&["JOBS 2"]);

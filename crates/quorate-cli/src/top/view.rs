@@ -8,7 +8,8 @@ use super::{
     order::Order,
     state::{Dialog, Section, State},
 };
-use crate::{jobs::JobPage, terminal::Tone};
+use crate::{jobs::tone, terminal::Tone, time::rfc3339};
+use quorate_operator::view::{JobView, NodeView};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -175,22 +176,27 @@ impl View<'_> {
     /// Draws the nodes. With `whole`, a reason that is longer than a line is wrapped.
     fn nodes(&self, frame: &mut Frame<'_>, area: Rect, whole: bool) {
         let nodes = self.state.nodes.as_ref().map_or(&[][..], |nodes| &nodes.value);
-        let widest = nodes.iter().map(|node| Line::from(&*node.name).width()).max().unwrap_or(4);
+        let widest = nodes.iter().map(|node| Line::from(&*node.node.name).width()).max().unwrap_or(4);
         let name = u16::try_from(widest).unwrap_or(u16::MAX).min(area.width / 2);
+        let p99 = |text| if area.width >= WIDE { format!("{text:>9}  ") } else { String::new() };
         let mut lines = vec![bold(format!(
-            "{:width$}  {:<8}  {:>10}  STATE",
+            "{:width$}  {:<8}  {:>10}  {}STATE",
             "NODE",
             "VERSION",
             "ROUND TRIP",
+            p99("P99".to_owned()),
             width = usize::from(name)
         ))];
         for node in nodes {
-            let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
-            let text = format!("{}  {:<8}  {trip:>10}  ", fit(&node.name, name), node.version);
-            lines.push(Line::from(vec![
-                Span::raw(text),
-                Span::styled(node.state.clone(), self.palette.of(node.tone)),
-            ]));
+            let (state, tone) = node.state();
+            let node = &node.node;
+            let (name, version) = (fit(&node.name, name), node.version_text());
+            let trip = NodeView::time_text(node.round_trip);
+            let text = format!(
+                "{name}  {version:<8}  {trip:>10}  {}",
+                p99(NodeView::time_text(node.round_trip_p99))
+            );
+            lines.push(Line::from(vec![Span::raw(text), Span::styled(state, self.palette.of(tone))]));
         }
         if !whole && lines.len() > usize::from(area.height) {
             let hidden = lines.len() - usize::from(area.height) + 1;
@@ -260,19 +266,19 @@ impl View<'_> {
         Some(Span::styled(text, self.palette.of(Tone::Trouble)))
     }
 
-    fn job<'a>(&self, job: &'a JobPage, is_chosen: bool, wide: bool) -> Row<'a> {
+    fn job<'a>(&self, job: &'a JobView, is_chosen: bool, wide: bool) -> Row<'a> {
         let state = if job.paused.is_some() { Tone::Caution } else { Tone::Plain };
         // A whole time has no room here. The details of the job have it.
-        let doing = job.state_until(|until| left(until, self.now.wall));
-        let next = job.next.as_ref().map_or("-".to_owned(), |next| relative(next, self.now.wall));
-        let (last, tone) = job.last.first().map_or(("-".to_owned(), Tone::Plain), |end| {
+        let doing = job.doing(|until| left(until, self.now.wall));
+        let next = job.next.map_or("-".to_owned(), |next| relative(next, self.now.wall));
+        let (last, tone) = job.ends.first().map_or(("-".to_owned(), Tone::Plain), |end| {
             let took = end.duration().map_or_else(String::new, |took| format!(" in {took}"));
             let why = Some(end.explanation()).filter(|why| !why.is_empty());
             let why = why.map_or_else(String::new, |why| format!(": {why}"));
-            (format!("{} {}{took}{why}", end.outcome, relative(&end.tick, self.now.wall)), end.tone())
+            (format!("{} {}{took}{why}", end.outcome, relative(end.tick, self.now.wall)), tone(end))
         });
         let mut cells = vec![
-            Cell::from(&*job.name),
+            Cell::from(job.shown()),
             Cell::from(Span::styled(doing, self.palette.of(state))),
             Cell::from(next),
             Cell::from(Span::styled(last, self.palette.of(tone))),
@@ -293,11 +299,11 @@ impl View<'_> {
         let title = format!("RUNS {}", runs.len());
         let first = self.state.scroll_within(runs.len(), area.height);
         let rows = runs.into_iter().map(|(run, job)| {
-            let since = relative(&run.tick, self.now.wall);
+            let since = relative(run.tick, self.now.wall);
             let (state, tone) = if run.orphaned { ("orphaned", Tone::Caution) } else { ("", Tone::Plain) };
             Row::new([
-                Cell::from(&*job.name),
-                Cell::from(&*run.tick),
+                Cell::from(job.shown()),
+                Cell::from(rfc3339(run.tick)),
                 Cell::from(since),
                 Cell::from(Span::styled(state, self.palette.of(tone))),
                 Cell::from(&*run.worker),

@@ -3,6 +3,7 @@
 use super::{Context, JobsQuery};
 use crate::snapshot::{JobView, JobsView, Snapshot};
 use maud::{Markup, html};
+use quorate_operator::{Field, Kind, Need, Verb};
 
 /// The zones that the foot of a page offers, after the viewer's own.
 const ZONES: [&str; 6] =
@@ -22,13 +23,46 @@ fn form(context: &Context<'_>, action: &str, inside: &Markup) -> Markup {
     }
 }
 
-/// Returns an action: a form that opens and asks before it is sent to `path`. The key keeps an open form when an update
-/// of the page adds or removes another action.
-fn action(context: &Context<'_>, path: &str, summary: &str, about: &str, inside: &Markup) -> Markup {
+/// The part of a form that differs from one target to the other.
+struct Ask<'a> {
+    /// The target, for people who hear the page.
+    about: &'a str,
+    /// The effect, if it is another one than usual.
+    effect: Option<&'a str>,
+    /// The text of the button, if it names the target.
+    confirm: Option<String>,
+    /// The fields with the names of the target.
+    target: &'a [(&'a str, &'a str)],
+}
+
+/// Returns an action: a form that opens and asks before it is sent. The key keeps an open form when an update of the
+/// page adds or removes another action.
+fn action(context: &Context<'_>, verb: Verb, ask: &Ask<'_>) -> Markup {
+    let (path, words) = (format!("/do/{}", verb.name()), verb.words());
+    let inside = html! {
+        p { (ask.effect.unwrap_or(words.effect)) }
+        @for (name, value) in ask.target { input type="hidden" name=(name) value=(value); }
+        @for asked in verb.fields().iter().filter(|field| field.is_asked()) { (field(asked, context)) }
+        button { @match &ask.confirm { Some(text) => (text), None => (words.confirm) } }
+    };
     html! {
         details data-key=(path) {
-            summary { (summary) @if !about.is_empty() { span.vh { " " (about) } } }
-            (form(context, path, inside))
+            summary { (words.label) "…" @if !ask.about.is_empty() { span.vh { " " (ask.about) } } }
+            (form(context, &path, &inside))
+        }
+    }
+}
+
+fn field(field: &Field, context: &Context<'_>) -> Markup {
+    let required = matches!(field.need, Need::Required | Need::Wanted);
+    let zone = context.zone.name();
+    html! {
+        @match field.kind {
+            Kind::Time | Kind::End => label {
+                (field.label) " (in " (zone) @if !required { "; " (field.about) } ")"
+                input type="datetime-local" name=(field.name) required[required];
+            },
+            _ => label { (field.label) input name=(field.name) maxlength=(REASON_MAX) required[required]; },
         }
     }
 }
@@ -36,80 +70,54 @@ fn action(context: &Context<'_>, path: &str, summary: &str, about: &str, inside:
 /// Returns the actions for one job.
 pub(super) fn job(job: &JobView, context: &Context<'_>) -> Markup {
     let name = job.shown();
-    let field = html! { input type="hidden" name="job" value=(job.name); };
-    let one = |path: &str, summary: &str, text: &str, inside: &Markup, button: &str| {
-        let inside = html! { p { (text) } (field) (inside) button { (button) } };
-        action(context, path, summary, &name, &inside)
-    };
-    let empty = html! {};
-    let pause = html! {
-        label { "Reason" input name="reason" maxlength=(REASON_MAX) required; }
-        label { "Until (in " (context.zone.name()) "; empty: until it is resumed)" input type="datetime-local" name="until"; }
-    };
-    let span = html! {
-        label { "From, inclusive (in " (context.zone.name()) ")" input type="datetime-local" name="from" required; }
-        label { "Until, exclusive" input type="datetime-local" name="until" required; }
-    };
-    let resumed = match job.freeze {
-        Some(_) => "Its own pause ends. It stays frozen until the freeze of its group ends.",
-        None => "Its ticks run again from the next one. Those that were skipped stay skipped.",
+    let target = [("job", &*job.name)];
+    let frozen = "Its own pause ends. It stays frozen until the freeze of its group ends.";
+    let one = |verb: Verb| {
+        let effect = (verb == Verb::Resume && job.freeze.is_some()).then_some(frozen);
+        action(context, verb, &Ask { about: &name, effect, confirm: None, target: &target })
     };
     html! {
         div.acts role="group" aria-label="Actions" {
-            (one("/do/trigger", "Run now…", "It runs once, now, on the leader's order. Its schedule does not change.", &empty, "Run it now"))
+            (one(Verb::Trigger))
             @if job.freeze.is_some() { (unfreeze(context)) }
-            @if job.paused.is_some() {
-                (one("/do/resume", "Resume…", resumed, &empty, "Resume it"))
-            } @else {
-                (one("/do/pause", "Pause…", "Its ticks are skipped. A run that is active goes on.", &pause, "Pause it"))
-            }
-            @if job.is_running() {
-                (one("/do/cancel", "Cancel…", "Its active runs are asked to stop, and end as cancelled.", &empty, "Cancel the active runs"))
-            }
-            (one("/do/backfill", "Back-fill…", "It runs once for each tick of its schedule in this span.", &span, "Run the ticks of the span"))
+            (one(if job.own_pause().is_some() { Verb::Resume } else { Verb::Pause }))
+            @if job.is_running() { (one(Verb::Cancel)) }
+            (one(Verb::Backfill))
         }
     }
 }
 
 /// Returns the actions for all jobs of the group.
 pub(super) fn group(jobs: &JobsView, context: &Context<'_>) -> Markup {
-    let inside = html! {
-        p { "The ticks of all jobs are skipped, under every leader. Runs that are active go on. A freeze that exists is replaced." }
-        label { "Reason" input name="reason" maxlength=(REASON_MAX) required; }
-        label { "Until (in " (context.zone.name()) ")" input type="datetime-local" name="until" required; }
-        button { "Freeze all " (jobs.list.len()) " jobs" }
-    };
+    let confirm = Some(format!("Freeze all {} jobs", jobs.list.len()));
     html! {
         div.acts role="group" aria-label="Actions for all jobs" {
             @if jobs.freeze.is_some() { (unfreeze(context)) }
-            (action(context, "/do/freeze", "Freeze all jobs…", "", &inside))
+            (action(context, Verb::Freeze, &Ask { about: "", effect: None, confirm, target: &[] }))
         }
     }
 }
 
 /// Returns the action that ends the freeze of the group.
 fn unfreeze(context: &Context<'_>) -> Markup {
-    let inside = html! {
-        p { "The ticks of all jobs of the group run again from the next one, apart from jobs that are paused themselves." }
-        button { "End the freeze" }
-    };
-    action(context, "/do/unfreeze", "Unfreeze all jobs…", "", &inside)
+    action(context, Verb::Unfreeze, &Ask { about: "", effect: None, confirm: None, target: &[] })
 }
 
 /// Returns the action that asks the leader to resign.
 pub(super) fn resign(state: &Snapshot, worker: &str, term: Option<u64>, context: &Context<'_>) -> Markup {
     let running = state.jobs.iter().flat_map(|jobs| &jobs.list).filter(|job| job.is_running()).count();
-    let inside = html! {
-        p {
-            "Another worker leads then. "
-            @if running > 0 { "The runs on the leader (" (running) " jobs run now) must stop, and run again under the next leader if their rules say so." }
-        }
-        @if let Some(term) = term { input type="hidden" name="term" value=(term); }
-        button { "Ask " (worker) " to resign" }
-    };
+    let effect = format!(
+        "{} The runs on the leader ({running} jobs run now) must stop, and run again under the next leader if their \
+         rules say so.",
+        Verb::Resign.words().effect
+    );
+    let term = term.map(|term| term.to_string());
+    let target: Vec<(&str, &str)> = term.iter().map(|term| ("term", &**term)).collect();
+    let effect = (running > 0).then_some(&*effect);
+    let confirm = Some(format!("Ask {worker} to resign"));
     html! {
         div.acts role="group" aria-label="Actions" {
-            (action(context, "/do/resign", "Ask it to resign…", worker, &inside))
+            (action(context, Verb::Resign, &Ask { about: worker, effect, confirm, target: &target }))
         }
     }
 }
@@ -117,13 +125,10 @@ pub(super) fn resign(state: &Snapshot, worker: &str, term: Option<u64>, context:
 /// Returns the action that resets a dead letter.
 pub(super) fn reset(set: &str, id: &str, context: &Context<'_>) -> Markup {
     let shown = crate::snapshot::name(&format!("{set}/{id}"));
-    let inside = html! {
-        p.small { "It will be claimed and handled again, from attempt 1." }
-        input type="hidden" name="set" value=(set);
-        input type="hidden" name="id" value=(id);
-        button { "Reset " (shown) }
-    };
-    html! { div.plain { (action(context, "/do/reset", "Reset…", &shown, &inside)) } }
+    let (confirm, target) = (Some(format!("Reset {shown}")), [("set", set), ("id", id)]);
+    html! {
+        div.plain { (action(context, Verb::Reset, &Ask { about: &shown, effect: None, confirm, target: &target })) }
+    }
 }
 
 /// Returns the form that sets the zone of the viewer.

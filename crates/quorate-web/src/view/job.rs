@@ -1,6 +1,6 @@
 use super::{Context, command, forms, overview::sentence, parts};
 use crate::{
-    snapshot::{JobDetail, JobState, JobView, Missing, RunEnd, Snapshot, name, text},
+    snapshot::{JobDetail, JobState, JobView, Missing, RunEnd, Snapshot, cron_words, name, text},
     time::{self, Zone, element, rfc3339, span},
     verdict::{Level, Verdict, shell},
 };
@@ -25,7 +25,7 @@ pub(super) fn job(
         Err(Missing::Unread(why)) => return missing(&shown, "The job cannot be read now.", why, context),
     };
     let job = &detail.job;
-    let zone = job.zone.as_deref().and_then(Zone::named).unwrap_or_else(Zone::utc);
+    let zone = cron_words(&job.schedule).1.unwrap_or_else(Zone::utc);
     let verdict = verdict(job);
     let body = html! {
         p.crumb { a href=(context.link("/jobs")) { "Jobs" } " / " (shown) }
@@ -86,7 +86,7 @@ fn about(job: &JobView, context: &Context<'_>) -> Markup {
             "Overdue since " (context.at(since)) ": it has not succeeded in the time that is expected of it. "
         }
         @if let Some(freeze) = &job.freeze { "All jobs of the group are frozen " (context.pause(freeze)) ". " }
-        @if let Some(paused) = &job.paused { "Paused " (context.pause(paused)) ". " }
+        @if let Some(paused) = job.own_pause() { "Paused " (context.pause(paused)) ". " }
         @for run in &job.running {
             @if run.orphaned { "The run of " (context.at(run.tick)) " lost its leader. " }
         }
@@ -102,7 +102,7 @@ fn last_end(end: &RunEnd, context: &Context<'_>) -> Markup {
             p { (parts::outcome(end.outcome)) ", " (context.ago(end.ended())) ", on " (end.worker)
                 @if end.attempts > 1 { ", after " (end.attempts) " attempts" } }
             @if !end.explanation().is_empty() { p.box.bad[end.outcome != quorate::scheduler::RunOutcome::Done] { (end.explanation()) } }
-            @if let Some(output) = &end.output {
+            @if let Some(output) = end.output.as_ref().filter(|output| !output.trim().is_empty()) {
                 p.small.soft.below { "The end of its output:" }
                 pre tabindex="0" role="region" aria-label="Output of the last run" { (output) }
             }
@@ -148,7 +148,7 @@ fn when(detail: &JobDetail, zone: &Zone, context: &Context<'_>) -> Markup {
     html! {
         section aria-labelledby="when" {
             h2 id="when" { "When" }
-            p { @if let Some(words) = &job.words { (words) ", in " (zone.name()) ". " } code { (job.schedule) } }
+            p { @if let Some(words) = cron_words(&job.schedule).0 { (words) ", in " (zone.name()) ". " } code { (job.schedule) } }
             @if detail.next.is_empty() {
                 p.soft { "No next run is known." }
             } @else {
@@ -181,7 +181,7 @@ fn rules(job: &JobView, context: &Context<'_>) -> Markup {
             h2 id="rules" { "Rules" }
             dl.facts {
                 dt { "Rules" } dd { (job.rules) }
-                dt { "Runs on" } dd { (if job.any_worker { "any worker" } else { "the leader" }) }
+                dt { "Runs on" } dd { (if job.placement == quorate::scheduler::Placement::AnyWorker { "any worker" } else { "the leader" }) }
                 dt { "Ticks count from" } dd { (context.at(job.registered)) }
             }
         }
@@ -252,13 +252,13 @@ fn run(end: &RunEnd, zone: &Zone, context: &Context<'_>) -> Markup {
             }
             td.at role="cell" { (parts::outcome(end.outcome)) }
             td.half-l role="cell" { (end.cause) }
-            td.num.half-r data-l="late" role="cell" { @match end.late() { Some(late) => (span(late)), None => (dash()) } }
+            td.num.half-r data-l="late" role="cell" { @match end.delay() { Some(late) => (span(late)), None => (dash()) } }
             td.num.half-l data-l="took" role="cell" { @match end.took { Some(took) => (span(took)), None => (dash()) } }
             td class=(attempts) data-l="attempts" role="cell" { (end.attempts) }
             td.half-r data-l="on" role="cell" { (end.worker) }
             td role="cell" {
                 (end.explanation())
-                @if let Some(output) = &end.output {
+                @if let Some(output) = end.output.as_ref().filter(|output| !output.trim().is_empty()) {
                     details { summary { "output" span.vh { " of " (zone.long(end.tick, context.now)) } } pre { (output) } }
                 }
             }

@@ -1,11 +1,10 @@
 use super::{Context, JobsQuery, Show, forms, overview::sentence, parts};
 use crate::{
-    snapshot::{JobState, JobView, JobsView, Paused, Snapshot},
-    time::span,
+    snapshot::{JobState, JobView, JobsView, Pause, Snapshot, cron_words},
+    time::{Zone, span},
     verdict::{Level, Verdict},
 };
 use maud::{Markup, html};
-use std::cmp::Ordering;
 use url::form_urlencoded;
 
 /// The number of jobs on a page.
@@ -81,18 +80,9 @@ pub(super) fn select<'a>(jobs: &'a JobsView, query: &JobsQuery) -> Vec<&'a JobVi
     if query.show == Show::ByNextRun {
         found.sort_by_key(|job| (job.next.is_none(), job.next, &job.name));
     } else {
-        found.sort_by(by_trouble);
+        found.sort_by(|one, other| one.by_trouble(other));
     }
     found
-}
-
-/// Orders jobs: first those that failed, then those that are overdue, then by state, and by name.
-pub(super) fn by_trouble(one: &&JobView, other: &&JobView) -> Ordering {
-    let rank = |job: &JobView| {
-        let state = job.state();
-        (state != JobState::Failed, job.overdue.is_none(), state)
-    };
-    rank(one).cmp(&rank(other)).then_with(|| one.name.cmp(&other.name))
 }
 
 fn address(query: &JobsQuery, show: Show, page: usize, context: &Context<'_>) -> String {
@@ -141,7 +131,7 @@ fn pager(query: &JobsQuery, page: usize, pages: usize, found: usize, context: &C
 }
 
 /// Says that all jobs are frozen.
-pub(super) fn frozen(freeze: &Paused, context: &Context<'_>) -> Markup {
+pub(super) fn frozen(freeze: &Pause, context: &Context<'_>) -> Markup {
     html! {
         div.box.warn.below role="note" {
             p { "All jobs are frozen " (context.pause(freeze)) "." }
@@ -199,20 +189,21 @@ pub(super) fn table(jobs: &[&JobView], context: &Context<'_>) -> Markup {
 }
 
 fn row(job: &JobView, context: &Context<'_>) -> Markup {
+    let (words, zone) = cron_words(&job.schedule);
     let worker = job.running.first().map(|run| &run.worker).or_else(|| job.last_run().map(|end| &end.worker));
     html! {
         tr role="row" data-key=(super::row_key(&job.name)) {
             th scope="row" role="rowheader" {
                 a href=(context.job_link(&job.name)) { (job.shown()) }
-                span.sub { @if let Some(words) = &job.words { (words) span.wide-only { " · " } } code.wide-only[job.words.is_some()] { (job.schedule) } }
-                @if let Some(paused) = &job.paused {
+                span.sub { @if let Some(words) = &words { (words) span.wide-only { " · " } } code.wide-only[words.is_some()] { (job.schedule) } }
+                @if let Some(paused) = job.own_pause() {
                     span.sub.warn { "paused " (context.pause(paused)) }
                 }
             }
             td.at role="cell" { @if job.overdue.is_some() { span.st.bad { "overdue" } " " } (parts::job_state(job.state())) }
             td.strip-cell role="cell" { (parts::strip(job)) }
             td data-l="ended" role="cell" { (last(job, context)) }
-            td.nx data-l="next" role="cell" { (next(job, context)) }
+            td.nx data-l="next" role="cell" { (next(job, zone.as_ref(), context)) }
             td.none role="cell" { span.soft { @match worker { Some(worker) => (worker), None => "–" } } }
         }
     }
@@ -234,9 +225,8 @@ fn last(job: &JobView, context: &Context<'_>) -> Markup {
     }
 }
 
-fn next(job: &JobView, context: &Context<'_>) -> Markup {
-    let zone =
-        job.zone.as_deref().filter(|zone| *zone != context.zone.name()).and_then(crate::time::Zone::named);
+fn next(job: &JobView, zone: Option<&Zone>, context: &Context<'_>) -> Markup {
+    let zone = zone.filter(|zone| zone.name() != context.zone.name());
     html! {
         @match (job.next, job.stopped()) {
             (Some(at), _) => {

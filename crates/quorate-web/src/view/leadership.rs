@@ -1,12 +1,13 @@
 use super::{Context, command, forms, overview, time_line};
 use crate::{
-    changes::{Change, Past},
+    changes::Past,
     snapshot::{Leadership, Snapshot, name, text},
     time::span,
     verdict::{Level, Verdict, shell, voting},
 };
 use maud::{Markup, html};
 use quorate::election::{PastTerm, TermEndCause};
+use quorate_operator::view::AuditEntry;
 
 /// Returns the page that answers who leads, and who changed what.
 pub(super) fn leadership(
@@ -145,7 +146,7 @@ fn changes(past: &Past, context: &Context<'_>) -> Markup {
     }
 }
 
-fn table(changes: &[Change], context: &Context<'_>) -> Markup {
+fn table(changes: &[AuditEntry], context: &Context<'_>) -> Markup {
     html! {
         table.stack role="table" {
             caption.vh { "Requests to the jobs, and operations on the nodes, newest first" }
@@ -154,19 +155,20 @@ fn table(changes: &[Change], context: &Context<'_>) -> Markup {
             } }
             tbody role="rowgroup" {
                 @for change in changes {
-                    tr role="row" data-key=(change.key) {
+                    tr role="row" data-key=(key(change)) {
                         th scope="row" role="rowheader" { (context.at(change.at)) }
                         td.at role="cell" { (change.by) }
                         td role="cell" {
-                            (change.action) " "
-                            @match &change.job {
-                                Some(job) => a href=(context.job_link(job)) { (name(job)) },
-                                None => (change.target),
+                            (change.line()) " "
+                            @match (&change.job, &change.leader) {
+                                (Some(job), _) => a href=(context.job_link(job)) { (name(job)) },
+                                (None, Some(_)) => "all jobs",
+                                (None, None) => (change.target),
                             }
                         }
                         td role="cell" { @match &change.reason { Some(reason) => (reason), None => "–" } }
                         td role="cell" {
-                            (change.answer)
+                            (change.answer_line())
                             @if let Some(leader) = &change.leader { span.sub { "by " (leader) } }
                         }
                     }
@@ -174,4 +176,10 @@ fn table(changes: &[Change], context: &Context<'_>) -> Markup {
             }
         }
     }
+}
+
+/// Returns the key of the row of a change, different for each.
+fn key(change: &AuditEntry) -> String {
+    let of_operation = || format!("{} {} {}", change.at.as_micros(), change.action, change.target);
+    super::row_key(&change.id.clone().unwrap_or_else(of_operation))
 }

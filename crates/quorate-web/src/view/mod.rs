@@ -16,7 +16,7 @@ pub(crate) use layout::{Notice, page};
 pub(crate) use sign_in::sign_in;
 
 use crate::{
-    snapshot::{Detail, Paused, Snapshot, name as name_of},
+    snapshot::{Detail, Pause, Snapshot, name as name_of},
     time::{self, Zone, element},
 };
 use maud::{Markup, html};
@@ -151,7 +151,7 @@ impl Context<'_> {
     }
 
     /// Says who stopped the jobs, since when, until when, and why.
-    fn pause(&self, paused: &Paused) -> Markup {
+    fn pause(&self, paused: &Pause) -> Markup {
         html! {
             "by " (paused.by) " since " (self.at(paused.at))
             @if let Some(until) = paused.until { " until " (self.at(until)) }

@@ -1,6 +1,6 @@
 use super::{Context, command, overview::sentence, parts};
 use crate::{
-    snapshot::{NodeView, Snapshot, Vote},
+    snapshot::{SeenNode, Snapshot, Vote},
     source::{Examination, NodeFacts},
     time::{self, span},
     verdict::{Level, Verdict, judge, voting},
@@ -90,7 +90,7 @@ fn table(state: &Snapshot, context: &Context<'_>) -> Markup {
 }
 
 fn row(
-    (node, copy): (&NodeView, Option<CopyState>),
+    (node, copy): (&SeenNode, Option<CopyState>),
     has_facts: bool,
     facts: Option<&NodeFacts>,
     context: &Context<'_>,
@@ -110,7 +110,10 @@ fn row(
                 }
             }
             td.strip-cell role="cell" { (parts::sparkline(&node.trips)) }
-            td.num.half-l data-l="now" role="cell" { @match node.round_trip { Some(trip) => (span(trip)), None => (dash()) } }
+            td.num.half-l data-l="now" role="cell" {
+                @match node.round_trip { Some(trip) => (span(trip)), None => (dash()) }
+                @if let Some(p99) = node.round_trip_p99 { span.sub { "p99 " (span(p99)) } }
+            }
             td.num.half-r data-l="worst" role="cell" { @match worst { Some(trip) => (span(*trip)), None => (dash()) } }
             @if has_facts {
                 td.num.half-l data-l="clock" role="cell" {
@@ -125,7 +128,7 @@ fn row(
     }
 }
 
-fn state_text(node: &NodeView, context: &Context<'_>) -> Markup {
+fn state_text(node: &SeenNode, context: &Context<'_>) -> Markup {
     html! {
         @match (node.vote, node.votes_at, &node.reason) {
             (Vote::Votes, ..) => {}

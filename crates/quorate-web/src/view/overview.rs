@@ -181,7 +181,7 @@ fn job_table(jobs: &JobsView, context: &Context<'_>) -> Markup {
         |job: &JobView| matches!(job.state(), JobState::Idle | JobState::Frozen) && job.overdue.is_none();
     let is_shown = |job: &&JobView| all <= JOBS_MAX || !is_quiet(job);
     let mut list: Vec<_> = jobs.list.iter().filter(is_shown).collect();
-    list.sort_by(jobs::by_trouble);
+    list.sort_by(|one, other| one.by_trouble(other));
     let (found, is_whole) = (list.len(), list.len() == all);
     list.truncate(JOBS_MAX);
     html! {

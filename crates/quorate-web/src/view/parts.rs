@@ -2,7 +2,7 @@
 //! only then a colour.
 
 use crate::{
-    snapshot::{JobState, JobView, NodeView, RunEnd, STRIP, Vote},
+    snapshot::{JobState, JobView, RunEnd, STRIP, SeenNode, Vote},
     source::Severity,
     time::{self, span},
     verdict::{Level, ProblemIcon},
@@ -252,8 +252,8 @@ pub(crate) fn short_name(name: &str) -> &str {
 }
 
 /// Draws the nodes in a row: those that are needed on the left of a line, those to spare on the right.
-pub(crate) fn quorum(nodes: &[NodeView], needed: usize, now: WallTime) -> Markup {
-    let mut order: Vec<&NodeView> = nodes.iter().collect();
+pub(crate) fn quorum(nodes: &[SeenNode], needed: usize, now: WallTime) -> Markup {
+    let mut order: Vec<&SeenNode> = nodes.iter().collect();
     order.sort_by_key(|node| node.vote != Vote::Votes);
     let voting = order.iter().filter(|node| node.vote == Vote::Votes).count();
     let width = order.len().max(1) * 72;
@@ -282,7 +282,7 @@ pub(crate) fn quorum(nodes: &[NodeView], needed: usize, now: WallTime) -> Markup
     }
 }
 
-fn dot(node: &NodeView, x: usize, now: WallTime) -> Markup {
+fn dot(node: &SeenNode, x: usize, now: WallTime) -> Markup {
     let word = match (node.vote, node.votes_at) {
         (Vote::Quarantine, Some(at)) => time::until(at, now),
         _ => node.vote.word().to_owned(),
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn the_drawing_names_the_nodes_that_do_not_vote() {
         let mut state = testing::state(5);
-        state.nodes[4].vote = Vote::Unreachable;
+        state.nodes[4].node.vote = Vote::Unreachable;
         let shown = quorum(&state.nodes, 3, testing::NOW).into_string();
         assert!(
             shown.contains("4 of 5 nodes vote, 3 needed, 1 to spare. redis-4:6379 does not vote"),

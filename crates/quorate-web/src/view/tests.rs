@@ -52,9 +52,9 @@ fn hostile_job() -> JobView {
     (job.schedule, job.rules) = (text.clone(), text.clone());
     let mut end = testing::end(quorate::scheduler::RunOutcome::Failed, 60);
     (end.reason, end.worker, end.output) =
-        (text.clone(), text.clone(), Some(crate::snapshot::lines(HOSTILE)));
+        (text.clone(), text.clone(), Some(quorate_operator::view::lines(HOSTILE)));
     job.ends = vec![end];
-    job.paused = Some(crate::snapshot::Paused { at: NOW, by: text.clone(), reason: Some(text), until: None });
+    job.paused = Some(crate::snapshot::Pause { at: NOW, by: text.clone(), reason: Some(text), until: None });
     job
 }
 
@@ -62,8 +62,8 @@ fn hostile_job() -> JobView {
 fn hostile_text_is_text_on_every_page() {
     let mut state = testing::state(3);
     testing::jobs_of(&mut state).list.push(hostile_job());
-    state.nodes[1].vote = Vote::Refused;
-    state.nodes[1].reason = Some(crate::snapshot::text(HOSTILE));
+    state.nodes[1].node.vote = Vote::Refused;
+    state.nodes[1].node.reason = Some(crate::snapshot::text(HOSTILE));
     state.leadership = Leadership::Leader {
         worker: crate::snapshot::name(HOSTILE),
         term: None,
@@ -116,7 +116,7 @@ fn hostile_past() -> crate::changes::Past {
         done: false,
         result: HOSTILE.into(),
     };
-    let changes = vec![crate::changes::Change::of_operation(0, &operation)];
+    let changes = vec![quorate_operator::view::AuditEntry::of_operation(&operation)];
     crate::changes::Past { terms: vec![term], changes }
 }
 
@@ -138,7 +138,7 @@ fn the_page_says_why_each_term_ended_and_what_operators_changed() {
 fn a_long_list_has_pages_and_filters() {
     let mut jobs = testing::jobs(1_000);
     jobs.list[700].paused =
-        Some(crate::snapshot::Paused { at: NOW, by: "ada".into(), reason: None, until: None });
+        Some(crate::snapshot::Pause { at: NOW, by: "ada".into(), reason: None, until: None });
     let rows = |page: &str| page.matches("role=\"row\" data-key=").count();
     let first = list(JobsQuery::default(), jobs.clone());
     assert_eq!(rows(&first), jobs::PAGE);
@@ -207,8 +207,8 @@ fn an_empty_list_and_an_old_list_say_so() {
 fn without_a_quorum_every_page_says_so() {
     let mut state = testing::state(3);
     for node in &mut state.nodes[1..] {
-        node.vote = Vote::Unreachable;
-        node.reason = Some("the connection was refused".to_owned());
+        node.node.vote = Vote::Unreachable;
+        node.node.reason = Some("the connection was refused".to_owned());
     }
     state.leadership = Leadership::Unknown;
     for (view, text) in [

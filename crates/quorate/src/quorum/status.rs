@@ -79,6 +79,7 @@ mod tests {
             state: state.clone(),
             version: None,
             round_trip: None,
+            round_trip_p99: None,
         };
         let (votes, away) = (NodeState::Trusted, NodeState::Unreachable(Cause::TimedOut));
         let status =

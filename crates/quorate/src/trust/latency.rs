@@ -76,6 +76,11 @@ impl Latencies {
         (1..PROMPT_AGAIN).contains(&self.0[node].late.load(Ordering::Relaxed))
     }
 
+    /// Returns the time within which the node answers nearly always. `None` before the first reply.
+    pub(crate) fn high(&self, node: usize) -> Option<Duration> {
+        self.0[node].high()
+    }
+
     /// Returns the time for which a round waits for the nodes that it asked first. This time is twice the
     /// time within which a majority of the nodes nearly always answers, but at least [`PATIENCE_MIN`] and at
     /// most `most`.

@@ -40,6 +40,8 @@ pub struct NodeStatus {
     pub version: Option<Arc<str>>,
     /// The duration of the last round trip.
     pub round_trip: Option<Duration>,
+    /// An estimate of the 99th percentile of the round trips: their smoothed mean and four mean deviations.
+    pub round_trip_p99: Option<Duration>,
 }
 
 impl NodeStatus {

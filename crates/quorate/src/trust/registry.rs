@@ -429,6 +429,7 @@ impl NodeRegistry {
                 0 => None,
                 nanos => Some(Duration::from_nanos(nanos)),
             },
+            round_trip_p99: self.latencies.high(node),
         });
         status.collect()
     }

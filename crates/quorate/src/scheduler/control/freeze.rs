@@ -4,10 +4,10 @@ use crate::{
     env::WallTime,
     scheduler::{
         control::{
-            error::{JobsError, utc},
+            error::JobsError,
             jobs::{Accepted, Jobs},
         },
-        store::{JobAction, Paused, REASON_MAX},
+        store::{JobAction, Paused},
     },
 };
 
@@ -22,12 +22,7 @@ impl Jobs {
     /// # Cancel safety
     /// The same as for [`Jobs::pause`].
     pub async fn freeze(&self, reason: &str, until: WallTime) -> Result<Accepted, JobsError> {
-        if until <= self.now() {
-            let fix = "the freeze would have ended already; use a later time";
-            return Err(JobsError::Input { field: "until", value: utc(until), fix });
-        }
-        let reason = crate::plain::plain(reason, REASON_MAX).into();
-        self.send(JobAction::Freeze { reason, until }).await
+        self.send(JobAction::Freeze { reason: reason.into(), until }).await
     }
 
     /// Ends the freeze of the group now.

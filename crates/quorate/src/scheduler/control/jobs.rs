@@ -8,13 +8,13 @@ use crate::{
         alert::JobAlert,
         control::{
             audit::{self, AuditEntry},
-            error::{JobsError, utc},
+            error::JobsError,
             status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
         },
         job::RequestId,
         run::{assign::Seen, session::Sessions},
         schedule::Schedule,
-        store::{HistoryEntry, JobAction, JobRow, REASON_MAX, VALID_MAX},
+        store::{HistoryEntry, JobAction, JobRow, VALID_MAX},
     },
     vote::NoMajority,
 };
@@ -251,11 +251,7 @@ impl Jobs {
         reason: Option<&str>,
         until: Option<WallTime>,
     ) -> Result<Accepted, JobsError> {
-        if let Some(value) = until.filter(|until| *until <= self.now()) {
-            let fix = "the pause would have ended already; use a later time";
-            return Err(JobsError::Input { field: "until", value: utc(value), fix });
-        }
-        let reason = reason.map(|reason| crate::plain::plain(reason, REASON_MAX).into());
+        let reason = reason.map(Into::into);
         self.send(JobAction::Pause { job: job.into(), reason, until }).await
     }
 
@@ -306,13 +302,6 @@ impl Jobs {
     /// # Cancel safety
     /// The same as for [`Jobs::pause`].
     pub async fn backfill(&self, job: &str, from: WallTime, until: WallTime) -> Result<Accepted, JobsError> {
-        if from >= until {
-            return Err(JobsError::Input {
-                field: "until",
-                value: utc(until),
-                fix: "the span ends before it begins; use a time later than `from`",
-            });
-        }
         self.send(JobAction::Backfill { job: job.into(), from, until }).await
     }
 

@@ -1,4 +1,8 @@
-use crate::{env::WallTime, scheduler::job::RequestId};
+use crate::{
+    env::WallTime,
+    plain::plain,
+    scheduler::{job::RequestId, store::REASON_MAX},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     sync::{Arc, LazyLock},
@@ -35,7 +39,6 @@ impl JobRequest {
 /// An action on a job, or on all jobs of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum JobAction {
     /// Pauses the job: every leader skips its ticks until the pause ends or the job is resumed.
     Pause {
@@ -93,6 +96,16 @@ impl JobAction {
         Self::Pause { job: job.into(), reason: None, until: None }
     }
 
+    /// Returns the action with a reason that is plain, and short enough for a record.
+    pub(in crate::scheduler) fn shown(self) -> Self {
+        let shown = |reason: Arc<str>| plain(&reason, REASON_MAX).into();
+        match self {
+            Self::Pause { job, reason, until } => Self::Pause { job, reason: reason.map(shown), until },
+            Self::Freeze { reason, until } => Self::Freeze { reason: shown(reason), until },
+            other => other,
+        }
+    }
+
     /// Returns the name of the job. It is empty for an action on all jobs of the group.
     pub fn job(&self) -> &Arc<str> {
         static ALL: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
@@ -110,7 +123,6 @@ impl JobAction {
 /// The leader's response to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum JobResponse {
     /// The request was carried out, or will be. The history entries of its runs have the id of the request.
     Accepted {

@@ -3,11 +3,15 @@
 use super::{Accepted, Jobs};
 use crate::{
     election::Election,
-    env::BootTime,
+    env::{BootTime, WallTime},
     ledger::LedgerError,
     node::Cause,
     scheduler::{
-        control::{classify, error::JobsError, inbox},
+        control::{
+            classify,
+            error::{JobsError, utc},
+            inbox,
+        },
         job::RequestId,
         store::{JobAction, JobRequest, JobResponse},
     },
@@ -19,7 +23,17 @@ use std::{sync::Arc, time::Duration};
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 
 impl Jobs {
-    pub(in crate::scheduler) async fn send(&self, what: JobAction) -> Result<Accepted, JobsError> {
+    /// Sends a request to the leader, and waits for its answer. Each action has a method of its own.
+    ///
+    /// # Errors
+    /// The same as for [`Jobs::pause`], and [`JobsError::Input`] if a time of the action cannot be used.
+    ///
+    /// # Cancel safety
+    /// The same as for [`Jobs::pause`].
+    #[doc(hidden)]
+    pub async fn send(&self, what: JobAction) -> Result<Accepted, JobsError> {
+        Self::check_times(&what, self.now())?;
+        let what = what.shown();
         // Without this check, a request for an unknown job would wait for a leader's refusal, or for the
         // timeout if there is no leader.
         if !what.job().is_empty() {
@@ -59,6 +73,27 @@ impl Jobs {
             }
             env.sleep(RETRY_EVERY).await;
         }
+    }
+
+    /// Checks the times of an action.
+    ///
+    /// # Errors
+    /// [`JobsError::Input`].
+    #[doc(hidden)]
+    pub fn check_times(what: &JobAction, now: WallTime) -> Result<(), JobsError> {
+        let (until, fix) = match what {
+            JobAction::Pause { until: Some(until), .. } if *until <= now => {
+                (until, "the pause would have ended already; use a later time")
+            }
+            JobAction::Freeze { until, .. } if *until <= now => {
+                (until, "the freeze would have ended already; use a later time")
+            }
+            JobAction::Backfill { from, until, .. } if from >= until => {
+                (until, "this is not later than from; the span includes from and excludes until")
+            }
+            _ => return Ok(()),
+        };
+        Err(JobsError::Input { field: "until", value: utc(*until), fix })
     }
 
     /// Writes the request to a majority of the nodes. Returns the request, with the time of the record that the

@@ -5,7 +5,7 @@ use quorate::env::WallTime;
 
 /// Returns `at` in UTC. The fraction of a second is left out if it is zero. An instant outside of the calendar
 /// is returned as microseconds since the epoch.
-pub(crate) fn rfc3339(at: WallTime) -> String {
+pub fn rfc3339(at: WallTime) -> String {
     let micros = at.as_micros();
     match i64::try_from(micros).ok().and_then(|micros| Timestamp::from_microsecond(micros).ok()) {
         Some(time) if micros.is_multiple_of(1_000_000) => format!("{time:.0}"),
@@ -18,7 +18,7 @@ pub(crate) fn rfc3339(at: WallTime) -> String {
 ///
 /// # Errors
 /// A text that shows the required format.
-pub(crate) fn parse(text: &str) -> Result<WallTime, String> {
+pub fn parse(text: &str) -> Result<WallTime, String> {
     let fix = "write it like 2026-11-21T03:00:00Z or 2026-11-21T05:00:00+02:00";
     let time: Timestamp = text.parse().map_err(|error| format!("{error}; {fix}"))?;
     let micros = u64::try_from(time.as_microsecond()).map_err(|_| format!("it is before 1970; {fix}"))?;

@@ -1,0 +1,268 @@
+//! The operations of the API: one list, from which the router and the description are made.
+
+use super::{api, error, health, operate, site::Site};
+use crate::{audit, claims, jobs, leader, locks, nodes, status};
+use axum::routing::{MethodRouter, get};
+use quorate_operator::{Kind, Need, Request, Reset, Resignation, Verb, view::JobView};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use std::sync::Arc;
+
+/// The meaning of a status other than 200.
+type Status = (&'static str, &'static str);
+
+const NO_QUORUM: Status = ("503", "Too few nodes answered");
+const NOT_LED: Status = ("404", "There is no leader, or it leads another term");
+const NO_JOB: Status = ("404", "There is no such job, or the leader refused");
+const NO_MESSAGE: Status = ("404", "The nodes store nothing of the message");
+const UNANSWERED: Status = ("504", "No answer of the leader in time; it may still carry the request out");
+const HELD: Status = ("504", "A worker holds the message");
+const ENTRIES: Parameter = Parameter::new("limit", "integer", "Number of entries, up to 10000; default 20");
+const NAMES: Parameter = Parameter::new(
+    "limit",
+    "integer",
+    "Number of stored names to look at, up to 10000, which is the default",
+);
+
+/// One operation of the API.
+pub(super) struct Operation {
+    pub(super) path: String,
+    pub(super) route: MethodRouter<Arc<Site>>,
+    /// The parameters of a GET, and the properties of the body of a POST.
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) is_post: bool,
+    pub(super) summary: String,
+    /// The schema of the answer; `None` for text.
+    pub(super) answer: Option<fn(&mut SchemaGenerator) -> Schema>,
+    /// The statuses other than 200 that are specific to this operation.
+    pub(super) others: &'static [Status],
+    /// True if the body of the other statuses has the schema of the answer.
+    pub(super) is_health: bool,
+}
+
+/// A parameter of an operation.
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    /// The type in JSON.
+    pub(super) kind: &'static str,
+    pub(super) about: &'static str,
+    pub(super) is_required: bool,
+}
+
+/// Returns the operations of a daemon. `description` answers with their description.
+pub(super) fn all(has_jobs: bool, description: MethodRouter<Arc<Site>>) -> Vec<Operation> {
+    let mut all = vec![
+        look::<health::Live>("/livez", "200 while the main loop of the daemon runs", get(health::livez))
+            .health(),
+        look::<health::Ready>(
+            "/readyz",
+            "200 if a majority of the nodes votes and accepts what the leader writes, also on a follower",
+            get(health::readyz),
+        )
+        .health(),
+        look::<health::LeaderPage>("/leader", "200 if this process leads the group", get(health::leader))
+            .health(),
+        look::<()>("/metrics", "The measurements in the text format of Prometheus", get(api::metrics)).text(),
+        look::<serde_json::Map<String, serde_json::Value>>(
+            "/api/v1/openapi.json",
+            "This description",
+            description,
+        ),
+        look::<status::Page>(
+            "/api/v1/status",
+            "The nodes, and the holders of resources, as `quorate status --json`",
+            get(api::show_status),
+        )
+        .takes([Parameter::new(
+            "resource",
+            "string",
+            "A lock, election/GROUP or claim/SET/ID; may be repeated; default the group",
+        )]),
+        look::<nodes::Page>(
+            "/api/v1/nodes",
+            "The nodes in detail, as `quorate nodes list --json`",
+            get(api::list_nodes),
+        ),
+        look::<leader::Page>(
+            "/api/v1/leader/history",
+            "The terms of the group, newest first, as `quorate leader history --json`",
+            get(operate::leader_history),
+        )
+        .takes([ENTRIES])
+        .others(&[NO_QUORUM]),
+        look::<audit::Page>(
+            "/api/v1/audit",
+            "Requests and operations of people, newest first, as `quorate audit --json`",
+            get(operate::audit),
+        )
+        .takes([ENTRIES])
+        .others(&[NO_QUORUM]),
+        look::<locks::Page>(
+            "/api/v1/locks",
+            "The held locks, as `quorate locks list --json`",
+            get(operate::list_locks),
+        )
+        .takes([NAMES])
+        .others(&[NO_QUORUM]),
+    ];
+    all.extend(of_claims());
+    if has_jobs {
+        all.extend(of_jobs());
+    }
+    all.extend(Verb::ALL.into_iter().filter(|verb| has_jobs || !verb.is_of_jobs()).map(action));
+    all
+}
+
+fn of_claims() -> [Operation; 3] {
+    [
+        look::<claims::Page>(
+            "/api/v1/claims/{set}",
+            "The messages of a set, as `quorate claims show --json`",
+            get(operate::list_claims),
+        )
+        .takes([NAMES])
+        .others(&[NO_QUORUM]),
+        look::<claims::Page>(
+            "/api/v1/claims/{set}/dead-letters",
+            "The messages that were given up, as `quorate claims dead-letters --json`",
+            get(operate::dead_letters),
+        )
+        .takes([NAMES])
+        .others(&[NO_QUORUM]),
+        look::<claims::Page>(
+            "/api/v1/claims/{set}/messages/{id}",
+            "One message, as `quorate claims show SET ID --json`",
+            get(operate::show_message),
+        )
+        .others(&[NO_MESSAGE, NO_QUORUM]),
+    ]
+}
+
+fn of_jobs() -> [Operation; 5] {
+    let from = "Ticks later than this time (RFC 3339); default now";
+    let at = "The time at which it should have run (RFC 3339); default its latest tick";
+    [
+        look::<jobs::ListPage>(
+            "/api/v1/jobs",
+            "All jobs, as `quorate jobs list --json`",
+            get(api::list_jobs),
+        )
+        .others(&[NO_QUORUM]),
+        look::<JobView>("/api/v1/jobs/{job}", "One job, as `quorate jobs show --json`", get(api::show_job))
+            .others(&[NO_JOB, NO_QUORUM]),
+        look::<jobs::HistoryPage>(
+            "/api/v1/jobs/{job}/history",
+            "The ends of a job's runs, newest first, as `quorate jobs history --json`",
+            get(api::history),
+        )
+        .takes([ENTRIES])
+        .others(&[NO_JOB, NO_QUORUM]),
+        look::<jobs::NextPage>(
+            "/api/v1/jobs/{job}/next",
+            "The next ticks of a job, as `quorate jobs next --json`",
+            get(api::next),
+        )
+        .takes([
+            Parameter::new("count", "integer", "Number of ticks, up to 10000; default 5"),
+            Parameter::new("from", "string", from),
+        ])
+        .others(&[NO_JOB, NO_QUORUM]),
+        look::<jobs::WhyPage>(
+            "/api/v1/jobs/{job}/why",
+            "Why a job did or did not run, as `quorate jobs why --json`",
+            get(api::why),
+        )
+        .takes([Parameter::new("at", "string", at)])
+        .others(&[NO_JOB, NO_QUORUM]),
+    ]
+}
+
+/// Returns the operation of an action, whose parameters are its fields.
+fn action(verb: Verb) -> Operation {
+    let (path, answer, others): (_, fn(&mut SchemaGenerator) -> Schema, &[Status]) = match verb {
+        Verb::Resign => {
+            ("election/resign".to_owned(), schema::<Resignation>, &[NOT_LED, NO_QUORUM, UNANSWERED])
+        }
+        Verb::Reset => {
+            let path = "claims/{set}/messages/{id}/reset".to_owned();
+            (path, schema::<Reset>, &[NO_MESSAGE, NO_QUORUM, HELD])
+        }
+        Verb::Freeze | Verb::Unfreeze => {
+            (verb.name().to_owned(), schema::<Request>, &[NO_JOB, NO_QUORUM, UNANSWERED])
+        }
+        _ => (format!("jobs/{{job}}/{}", verb.name()), schema::<Request>, &[NO_JOB, NO_QUORUM, UNANSWERED]),
+    };
+    let mut parameters: Vec<Parameter> = verb
+        .fields()
+        .iter()
+        .map(|field| Parameter {
+            name: field.name,
+            kind: if field.kind == Kind::Term { "integer" } else { "string" },
+            about: field.about,
+            is_required: field.need == Need::Required,
+        })
+        .collect();
+    if verb.waits() {
+        let about = "Longest wait for the leader's answer, up to 30s; default 10s";
+        parameters.push(Parameter::new("wait", "string", about));
+    }
+    Operation {
+        path: format!("/api/v1/{path}"),
+        route: operate::action(verb),
+        parameters,
+        is_post: true,
+        summary: format!("{}: {}", verb.words().label, verb.words().effect),
+        answer: Some(answer),
+        others,
+        is_health: false,
+    }
+}
+
+fn look<A: JsonSchema>(path: &str, summary: &str, route: MethodRouter<Arc<Site>>) -> Operation {
+    Operation {
+        path: path.to_owned(),
+        route,
+        parameters: Vec::new(),
+        is_post: false,
+        summary: summary.to_owned(),
+        answer: Some(schema::<A>),
+        others: &[],
+        is_health: false,
+    }
+}
+
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// Returns the schema of an error.
+pub(super) fn error_schema(generator: &mut SchemaGenerator) -> Schema {
+    schema::<error::Page>(generator)
+}
+
+impl Operation {
+    fn takes<const N: usize>(self, parameters: [Parameter; N]) -> Self {
+        Self { parameters: parameters.into(), ..self }
+    }
+
+    fn others(self, others: &'static [Status]) -> Self {
+        Self { others, ..self }
+    }
+
+    fn text(self) -> Self {
+        Self { answer: None, ..self }
+    }
+
+    fn health(self) -> Self {
+        Self {
+            others: &[("503", "It is not so. The body has the same properties as with 200")],
+            is_health: true,
+            ..self
+        }
+    }
+}
+
+impl Parameter {
+    const fn new(name: &'static str, kind: &'static str, about: &'static str) -> Self {
+        Self { name, kind, about, is_required: false }
+    }
+}

@@ -1,0 +1,26 @@
+//! The views and the actions of an operator, which the commands of `quorate`, its HTTP API, its live view
+//! and the pages of `quorate-web` share. A fact that is added to a view appears in all of them.
+//!
+//! # What is not guaranteed
+//!
+//! This crate is a part of the two others. Its interface may change in any version. A view may be out of date when it is
+//! read. An action may have an effect although its answer was lost; its error then says so.
+
+// A function fits on a screen. The tables of tests do not.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
+mod action;
+mod answer;
+mod field;
+mod given;
+mod operator;
+pub mod time;
+mod verb;
+pub mod view;
+
+pub use action::{Action, ActionError};
+pub use answer::{Answer, Done, Request, Reset, Resignation};
+pub use field::{Field, Kind, Need};
+pub use given::{Given, WrongField};
+pub use operator::{Entry, Operator};
+pub use verb::{Verb, Words};
