@@ -184,6 +184,7 @@ async fn send() {
 /// Checks that a dropped wait takes nothing from the next one, and that a signal ends the wait and not the process.
 #[tokio::test]
 async fn shutdown_signal() {
+    let env = Env::system();
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
         let mut dropped = Box::pin(quorate::shutdown_signal());
         assert!((&mut dropped).now_or_never().is_none(), "no signal has arrived");
@@ -191,6 +192,6 @@ async fn shutdown_signal() {
         let mut waits = Box::pin(quorate::shutdown_signal());
         assert!((&mut waits).now_or_never().is_none(), "no signal has arrived");
         rustix::process::kill_process(rustix::process::getpid(), signal).expect("this process lives");
-        tokio::time::timeout(PATIENCE, waits).await.expect("the signal has arrived");
+        env.before(env.now() + PATIENCE, waits).await.expect("the signal has arrived");
     }
 }

@@ -77,7 +77,7 @@ impl PlainCommands {
         let Some(Known::Granted(count)) = self.session().known.get(resource).copied() else { return None };
         let mut hasher = DefaultHasher::new();
         owner.as_str().hash(&mut hasher);
-        (hasher.finish() % SCRIPT_OF != 0).then_some(count)
+        (!hasher.finish().is_multiple_of(SCRIPT_OF)).then_some(count)
     }
 
     fn learn(&self, request: &Request, reply: &Reply) {
