@@ -170,7 +170,7 @@ async fn work_under_a_lock_ends_with_a_release() {
     let token = {
         let lock = lock.clone();
         let work = async move { lock.run(async |lease| Ok::<_, LeaseError>(lease.fencing_token()?)).await };
-        tokio::spawn(work).await.expect("no panic").expect("the lock is free")
+        quorum.env().spawn_scoped(work).await.expect("no panic").expect("the lock is free")
     };
     let failed = lock.run(async |_| Err::<(), Box<dyn Error + Send + Sync>>("out of paper".into())).await;
     assert_eq!(failed.expect_err("the work failed").to_string(), "out of paper");

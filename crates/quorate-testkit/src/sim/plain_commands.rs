@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn owner(number: u64) -> Owner {
-        Owner::sign("w", 1, number.into())
+        Owner::sign("w", 1, number)
     }
 
     /// Returns an owner whose acquire of a known lock the commands serve.

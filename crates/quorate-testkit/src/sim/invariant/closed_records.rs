@@ -82,7 +82,7 @@ mod tests {
         assert!(!closed.add(&key, 1, "a") && !closed.add(&key, 1, "b"));
         assert!(!closed.add(&key, 1, "d"), "it is not marked");
         assert!(!closed.add(&key, 2, "c"), "another leader");
-        assert_eq!(mark(&mut closed, "d", 1), [key.clone()]);
+        assert_eq!(mark(&mut closed, "d", 1), std::slice::from_ref(&key));
         assert!(mark(&mut closed, "d", 1).is_empty(), "again");
         assert!(closed.add(&key, 1, "e"));
     }
