@@ -1,23 +1,19 @@
 use crate::{
-    Verb,
+    ActionError, Verb,
     answer::Done,
+    error::{NAME_MAX, TEXT_MAX},
     operator::{Entry, Operator},
 };
 use quorate::{
     Claims, FencingToken,
-    claim::{ClaimError, ClaimState},
+    claim::ClaimState,
     election::{Election, ResignError},
     internals::JobAction,
     plain::plain,
-    quorum::{Quorum, SettingError},
-    scheduler::{Jobs, JobsError},
+    quorum::Quorum,
+    scheduler::Jobs,
 };
 use std::time::Duration;
-
-/// The longest name that is shown, in bytes.
-pub(crate) const NAME_MAX: usize = 200;
-/// The longest text that is shown, in bytes.
-pub(crate) const TEXT_MAX: usize = 4_096;
 
 /// An action of an operator, with its target.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,34 +27,6 @@ pub enum Action {
     },
     /// Make a message that was given up count as new.
     Reset {
-        /// The set of claims.
-        set: String,
-        /// The message.
-        id: String,
-    },
-}
-
-/// The reason why an action was not carried out.
-#[derive(Debug, thiserror::Error)]
-pub enum ActionError {
-    /// The error of a request to the leader.
-    #[error(transparent)]
-    Jobs(#[from] JobsError),
-    /// The group has no jobs.
-    #[error("{0}: the group has no jobs; check its name")]
-    NoJobs(String),
-    /// The name of the group cannot be used.
-    #[error(transparent)]
-    Group(#[from] SettingError),
-    /// The leader has not resigned.
-    #[error(transparent)]
-    Resign(#[from] ResignError),
-    /// The message was not reset.
-    #[error(transparent)]
-    Claims(#[from] ClaimError),
-    /// The nodes store nothing of the message.
-    #[error("{set}: the nodes store nothing of the message {id}")]
-    NoMessage {
         /// The set of claims.
         set: String,
         /// The message.

@@ -1,6 +1,6 @@
 use crate::{
     ActionError, Verb,
-    action::{NAME_MAX, TEXT_MAX},
+    error::{NAME_MAX, TEXT_MAX},
 };
 use quorate::{
     FencingToken,

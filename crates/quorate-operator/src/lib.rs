@@ -11,15 +11,18 @@
 
 mod action;
 mod answer;
+mod error;
 mod field;
 mod given;
 mod operator;
+mod read;
 pub mod time;
 mod verb;
 pub mod view;
 
-pub use action::{Action, ActionError};
+pub use action::Action;
 pub use answer::{Answer, Done, Request, Reset, Resignation};
+pub use error::ActionError;
 pub use field::{Field, Kind, Need};
 pub use given::{Given, WrongField};
 pub use operator::{Entry, Operator};

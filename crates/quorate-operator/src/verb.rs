@@ -1,12 +1,5 @@
-use crate::{
-    Action, Field, Given, Kind, Need, WrongField,
-    given::{length, name, required, term, time},
-};
-use quorate::{
-    internals::JobAction,
-    scheduler::{Jobs, JobsError},
-};
-use std::sync::Arc;
+use crate::{Field, Kind, Need};
+use quorate::internals::JobAction;
 
 /// The kind of an action of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +35,7 @@ pub struct Words {
     pub confirm: &'static str,
 }
 
-const PAUSE: [Field; 2] = [
+pub(crate) const PAUSE: [Field; 2] = [
     Field::new("reason", "Reason", Kind::Text, Need::Wanted, "Why; shown beside the pause"),
     Field::new(
         "until",
@@ -52,13 +45,13 @@ const PAUSE: [Field; 2] = [
         "Without it, the pause lasts until the job is resumed",
     ),
 ];
-const CANCEL: [Field; 1] =
+pub(crate) const CANCEL: [Field; 1] =
     [Field::new("tick", "Tick", Kind::Time, Need::Programs, "Only the run of this tick (RFC 3339)")];
-const BACKFILL: [Field; 2] = [
+pub(crate) const BACKFILL: [Field; 2] = [
     Field::new("from", "From", Kind::Time, Need::Required, "The start of the span, included"),
     Field::new("until", "Until", Kind::Time, Need::Required, "The end of the span, excluded"),
 ];
-const FREEZE: [Field; 3] = [
+pub(crate) const FREEZE: [Field; 3] = [
     Field::new(
         "reason",
         "Reason",
@@ -69,7 +62,7 @@ const FREEZE: [Field; 3] = [
     Field::new("until", "Until", Kind::End, Need::Wanted, "The end of the freeze; this or for is required"),
     Field::new("for", "For", Kind::Length, Need::Programs, "The length of the freeze, such as 30m"),
 ];
-const RESIGN: [Field; 2] = [
+pub(crate) const RESIGN: [Field; 2] = [
     Field::new("term", "Term", Kind::Term, Need::Programs, "Only if the leader leads this term"),
     Field::REASON,
 ];
@@ -180,53 +173,5 @@ impl Verb {
             Self::Reset => ("Reset", "It will be claimed and handled again, from attempt 1.", "Reset it"),
         };
         Words { label, effect, confirm }
-    }
-
-    /// Returns the action that the fields describe.
-    ///
-    /// # Errors
-    /// The field that must be changed, and the reason.
-    pub fn action(self, given: &impl Given) -> Result<Action, WrongField> {
-        let job = || -> Result<Arc<str>, WrongField> { Ok(name(given, "job")?.into()) };
-        let what = match self {
-            Self::Resign => return Ok(Action::Resign { term: term(given, &RESIGN[0])? }),
-            Self::Reset => {
-                return Ok(Action::Reset { set: name(given, "set")?.into(), id: name(given, "id")?.into() });
-            }
-            Self::Trigger => JobAction::Trigger { job: job()? },
-            Self::Resume => JobAction::Resume { job: job()? },
-            Self::Cancel => JobAction::Cancel { job: job()?, tick: time(given, &CANCEL[0])? },
-            Self::Pause => {
-                let [reason, until] = &PAUSE;
-                let reason = given.text(reason.name).map(Into::into);
-                JobAction::Pause { job: job()?, reason, until: time(given, until)? }
-            }
-            Self::Backfill => {
-                let [from, until] = &BACKFILL;
-                let (from, until) =
-                    (required(from, time(given, from)?)?, required(until, time(given, until)?)?);
-                JobAction::Backfill { job: job()?, from, until }
-            }
-            Self::Unfreeze => JobAction::Unfreeze,
-            Self::Freeze => {
-                let [reason, until, length_of] = &FREEZE;
-                let reason = required(reason, given.text(reason.name))?.into();
-                let until = match (time(given, until)?, length(given, length_of)?) {
-                    (Some(until), None) => until,
-                    (None, Some(length)) => given.now() + length,
-                    _ => {
-                        let text = "give either for, such as \"30m\", or until, a time";
-                        return Err(WrongField::new(until.name, text));
-                    }
-                };
-                JobAction::Freeze { reason, until }
-            }
-        };
-        match Jobs::check_times(&what, given.now()) {
-            Err(JobsError::Input { field, value, fix }) => {
-                Err(WrongField::new(field, JobsError::Input { field, value, fix }.to_string()))
-            }
-            _ => Ok(Action::Job(what)),
-        }
     }
 }

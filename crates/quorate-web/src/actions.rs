@@ -16,7 +16,7 @@ use axum::{
     response::Response,
 };
 use quorate::env::WallTime;
-use quorate_operator::{ActionError, Given, Operator, Verb};
+use quorate_operator::{Action, ActionError, Given, Operator, Verb};
 use std::{sync::Arc, time::Duration};
 use url::form_urlencoded;
 
@@ -134,7 +134,7 @@ pub(crate) async fn act(verb: Verb, State(site): State<Arc<Site>>, request: Requ
 async fn carry_out(verb: Verb, site: &Site, visit: &Visit, form: &Form) -> Result<String, String> {
     let (quorum, group) = (site.quorum(), site.page.election.group());
     let given = Filled { form, now: quorum.wall() };
-    let action = verb.action(&given).map_err(|wrong| wrong.text)?;
+    let action = Action::read(verb, &given).map_err(|wrong| wrong.text)?;
     let target = action.target(group);
     let failed = |error: &ActionError| format!("{target}: {}", text(&error.to_string()));
     tracing::info!(requester = visit.requester, target, "asked on the page: {}", verb.name());
@@ -214,7 +214,6 @@ fn add_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
 mod tests {
     use super::*;
     use quorate::internals::JobAction;
-    use quorate_operator::Action;
 
     fn form(pairs: &[(&str, &str)]) -> Form {
         Form(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
@@ -236,7 +235,7 @@ mod tests {
         let span = |until: &str| {
             let times = [("job", "j"), ("from", "2026-11-22T03:12"), ("until", until)];
             let form = form(&[&times[..], &[("in-zone", "Europe/Berlin")]].concat());
-            Verb::Backfill.action(&Filled { form: &form, now }).map_err(|wrong| wrong.text)
+            Action::read(Verb::Backfill, &Filled { form: &form, now }).map_err(|wrong| wrong.text)
         };
         let (from, until) =
             (WallTime::from_micros(1_795_313_520_000_000), WallTime::from_micros(1_795_313_580_000_000));
@@ -252,7 +251,7 @@ mod tests {
         let given = Filled { form: &form, now: WallTime::default() };
         assert_eq!((form.get("reason"), form.get("set")), (Some("disk full"), None));
         let reset = Action::Reset { set: " ".to_owned(), id: "17 ".to_owned() };
-        assert_eq!(Verb::Reset.action(&given), Ok(reset));
-        assert!(Verb::Trigger.action(&given).is_err_and(|wrong| wrong.text == "job is missing"));
+        assert_eq!(Action::read(Verb::Reset, &given), Ok(reset));
+        assert!(Action::read(Verb::Trigger, &given).is_err_and(|wrong| wrong.text == "job is missing"));
     }
 }

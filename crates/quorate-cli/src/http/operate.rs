@@ -17,7 +17,7 @@ use axum::{
     routing::{MethodRouter, post},
 };
 use quorate::env::WallTime;
-use quorate_operator::{Given, Operator, Verb};
+use quorate_operator::{Action, Given, Operator, Verb};
 use std::sync::Arc;
 
 /// The largest number of entries in an answer.
@@ -46,7 +46,7 @@ async fn act(verb: Verb, site: &Site, names: Names, operator: &guard::Operator, 
         HttpError::bad_request("a name in the path is not UTF-8; encode its bytes like %C3%BC")
     })?;
     let given = Posted { names: &names, params: &params, now: site.quorum.wall() };
-    let action = verb.action(&given).map_err(|wrong| HttpError::bad_request(wrong.text))?;
+    let action = Action::read(verb, &given).map_err(|wrong| HttpError::bad_request(wrong.text))?;
     let wait = params.wait()?;
     let by = Operator::named(&operator.name(), given.text("reason"));
     if verb == Verb::Resign {

@@ -74,7 +74,7 @@ impl Question {
     }
 
     fn confirm(mut self, now: WallTime) -> Answer {
-        match self.verb.action(&Typed { question: &self, now }) {
+        match Action::read(self.verb, &Typed { question: &self, now }) {
             Ok(action) => Answer::Confirm(action),
             Err(wrong) => {
                 self.at = asked(self.verb).position(|field| field.name == wrong.field).unwrap_or(0);

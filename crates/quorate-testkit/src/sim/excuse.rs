@@ -137,6 +137,8 @@ excuses! {
     RunsAsleep, "runs: no worker can take the open run", FAILURES;
     /// A tick has not ended, and the operator may have cancelled it or paused its job.
     RunsOperator, "runs: the operator cancelled or paused", JOBS;
+    /// The history has no entry of a tick, of which a closed record counted: the servers have lost the entry.
+    RunsForgotten, "runs: servers lost the entry", FORGOTTEN;
     /// A run started in a pause: its tick of an at-least-once job was started before.
     RequestsGoesOn, "requests: the tick was started before the pause", JOBS;
     /// Nothing came of a request that may have been cancelled.
@@ -161,6 +163,8 @@ excuses! {
     SlotsClock, "slots: a boot clock stood still", GUARANTEES;
     /// The token is not larger than that of a transferred lease, and the worker's boot clock stood still.
     TransfersClock, "transfers: a boot clock stood still", GUARANTEES;
+    /// The token is not larger than that of a transferred lease, and its grant was released by force before the worker saw it.
+    TransfersForced, "transfers: released by force", LEASE_FAILURES;
     /// A worker acquired a reserved lock, and a server that lost the reservation does not count.
     ReservationsForgotten, "reservations: the server lost its data", VOTERS;
     /// A worker acquired a reserved lock, and a server that granted it to the successor does not count.

@@ -3,19 +3,25 @@
 
 use super::{
     Event, Invariant,
+    closed_records::ClosedRecords,
+    parsed,
     pool_log::{PoolLog, Run, RunOf},
 };
 use crate::sim::{
-    Beside, Excuse, RunStart,
+    Beside, Excuse, RunStart, Stored,
     scenario::true_wall,
     worker::{POOL, PoolSpec},
 };
 use quorate::{
     env::WallTime,
-    internals::JobRow,
+    internals::{JobRow, RunKey, RunRecord},
     scheduler::{Delivery, HistoryEntry, Overlap, RunOutcome},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The largest amount by which a worker's estimate of the servers' clocks may be ahead of these clocks. The
 /// worker estimates the servers' time with its own boot clock, whose rate differs a little.
@@ -34,7 +40,7 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 ///   come to an end. Under at-least-once, a handler has ended by itself. Under at-most-once, a handler has
 ///   started or the history has an entry.
 ///
-/// Some violations are excused. The operator may have paused the job or cancelled its runs. A worker that is
+/// Some violations are excused. The servers may have lost the entry of a tick of which they had a closed record. The operator may have paused the job or cancelled its runs. A worker that is
 /// paused, or whose boot clock stood still, may continue a run while the next one is active.
 /// Ticks before the newest registration of a job are not judged: a majority may have forgotten the earlier
 /// registration. Any-worker jobs are not judged if they do not run after the faults.
@@ -45,6 +51,9 @@ pub(super) struct Runs {
     /// job that any server has accepted.
     since: BTreeMap<Arc<str>, WallTime>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
+    closed: ClosedRecords,
+    /// The ticks of which closed records have counted.
+    recorded: BTreeSet<RunKey>,
     reckoned: u64,
     overlaps: u64,
     asleep: u64,
@@ -66,8 +75,9 @@ impl Invariant for Runs {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
         for stored in event.stored().into_iter().filter(|stored| stored.ledger == POOL) {
-            self.written(stored.key, stored.value);
+            self.written(&stored);
         }
+        self.recorded.extend(self.closed.see(POOL, event));
         match event {
             Event::RunStarted(start) => return self.started(start),
             Event::HistoryRead { job, entries, .. } => {
@@ -81,11 +91,18 @@ impl Invariant for Runs {
 }
 
 impl Runs {
-    fn written(&mut self, key: &str, value: &str) {
+    fn written(&mut self, stored: &Stored<'_>) {
+        let Stored { node, key, value, term, .. } = *stored;
         let job = key.strip_prefix(JobRow::PREFIX);
         if let Some((job, row)) = job.and_then(|job| Some((job, JobRow::parse(value).ok()?))) {
             let since = self.since.entry(job.into()).or_default();
             *since = row.since.max(*since);
+        }
+        if let Ok(Some(run)) = RunKey::parse(key)
+            && parsed::run_record(value).as_ref().as_ref().is_ok_and(RunRecord::is_closed)
+            && self.closed.add(&run, term, node)
+        {
+            self.recorded.insert(run);
         }
     }
 
@@ -150,7 +167,10 @@ impl Runs {
         let history = self.histories.get(spec.name).into_iter().flatten();
         let entries: Vec<&HistoryEntry> = history.filter(|entry| covers(entry, at)).collect();
         let ended = match spec.delivery {
-            Delivery::AtMostOnce => !runs.is_empty() || !entries.is_empty(),
+            Delivery::AtMostOnce => {
+                let is_recorded = || self.recorded.contains(&RunKey::new(spec.name, at));
+                !runs.is_empty() || !entries.is_empty() || Excuse::RunsForgotten.excuses(is_recorded())
+            }
             Delivery::AtLeastOnce => {
                 let cancelled = |run: &&&Run| {
                     let until = run.end.map_or(WallTime::from_micros(u64::MAX), |(at, _)| at);

@@ -14,11 +14,12 @@ use std::{
 ///   successor.
 /// - Each later token of the lock is larger than that of the transferred lease.
 ///
-/// Three exceptions are permitted:
+/// Four exceptions are permitted:
 ///
 /// - A server that forgot its data has forgotten the request too. The quarantine, and not the transfer, protects
 ///   against its votes.
-/// - A grant whose worker's boot clock stood still may have a smaller token, as for the invariant *fencing*.
+/// - A grant whose worker's boot clock stood still may have a smaller token, as for the invariant *fencing*, and so may one
+///   that was released by force before its worker saw it.
 /// - The transfer of a leadership is judged by the first rule only. The worker that leads does not learn the
 ///   result, and *fencing* judges the tokens of terms.
 ///
@@ -65,7 +66,10 @@ impl Invariant for Transfers {
             Event::Granted(belief) => {
                 let Some(before) = self.newest.get(&belief.resource) else { return Ok(()) };
                 self.judged += u64::from(belief.valid && !belief.clock_stood);
-                if belief.token <= *before && !Excuse::TransfersClock.excuses(belief.clock_stood) {
+                if belief.token <= *before
+                    && !Excuse::TransfersClock.excuses(belief.clock_stood)
+                    && !Excuse::TransfersForced.excuses(belief.is_freed_by_force())
+                {
                     return Err(format!(
                         "{} got the token {} of {} after the transfer of {before}",
                         belief.worker, belief.token, belief.resource

@@ -235,6 +235,9 @@ impl HistoryTask {
                 let gathered = std::mem::take(&mut self.gathered);
                 busy.extend(gathered.into_iter().map(|report| self.write(report)));
             }
+            if !open && busy.is_empty() {
+                return;
+            }
             let room = busy.len() + self.gathered.len() < ENTRY_WRITES_MAX;
             let read_at = (pruning == 0 && open && !self.to_read.is_empty()).then_some(self.read_at);
             let wake = read_at.into_iter().chain(self.write_at).min();
@@ -251,7 +254,7 @@ impl HistoryTask {
                         self.pruned(&job, stored, ends);
                     }
                 },
-                order = orders.recv(), if room => match order {
+                order = orders.recv(), if room && open => match order {
                     Some(Order::Enter(report)) if report.may_wait() => {
                         self.write_at.get_or_insert(env.now() + GATHERING);
                         self.gather(*report);
@@ -266,11 +269,7 @@ impl HistoryTask {
                         }
                         busy.extend(self.forget(&job));
                     }
-                    None if busy.is_empty() && self.gathered.is_empty() => return,
-                    // The handle was dropped, so the task only waits for the writes in progress.
-                    None => while let Some(finished) = busy.next().await {
-                        drop(finished);
-                    },
+                    None => {}
                 },
                 Some(()) = starts.next(), if self.write_at.is_some() => {
                     let is_gathered = |at: BootTime| at <= env.now() + (GATHERING - GATHERED);

@@ -1,0 +1,60 @@
+use crate::{
+    Action, Given, Verb, WrongField,
+    given::{length, name, required, term, time},
+    verb::{BACKFILL, CANCEL, FREEZE, PAUSE, RESIGN},
+};
+use quorate::{
+    internals::JobAction,
+    scheduler::{Jobs, JobsError},
+};
+use std::sync::Arc;
+
+impl Action {
+    /// Returns the action of this kind that the fields describe.
+    ///
+    /// # Errors
+    /// The field that must be changed, and the reason.
+    pub fn read(verb: Verb, given: &impl Given) -> Result<Self, WrongField> {
+        let job = || -> Result<Arc<str>, WrongField> { Ok(name(given, "job")?.into()) };
+        let what = match verb {
+            Verb::Resign => return Ok(Self::Resign { term: term(given, &RESIGN[0])? }),
+            Verb::Reset => {
+                return Ok(Self::Reset { set: name(given, "set")?.into(), id: name(given, "id")?.into() });
+            }
+            Verb::Trigger => JobAction::Trigger { job: job()? },
+            Verb::Resume => JobAction::Resume { job: job()? },
+            Verb::Cancel => JobAction::Cancel { job: job()?, tick: time(given, &CANCEL[0])? },
+            Verb::Pause => {
+                let [reason, until] = &PAUSE;
+                let reason = given.text(reason.name).map(Into::into);
+                JobAction::Pause { job: job()?, reason, until: time(given, until)? }
+            }
+            Verb::Backfill => {
+                let [from, until] = &BACKFILL;
+                let (from, until) =
+                    (required(from, time(given, from)?)?, required(until, time(given, until)?)?);
+                JobAction::Backfill { job: job()?, from, until }
+            }
+            Verb::Unfreeze => JobAction::Unfreeze,
+            Verb::Freeze => {
+                let [reason, until, length_of] = &FREEZE;
+                let reason = required(reason, given.text(reason.name))?.into();
+                let until = match (time(given, until)?, length(given, length_of)?) {
+                    (Some(until), None) => until,
+                    (None, Some(length)) => given.now() + length,
+                    _ => {
+                        let text = "give either for, such as \"30m\", or until, a time";
+                        return Err(WrongField::new(until.name, text));
+                    }
+                };
+                JobAction::Freeze { reason, until }
+            }
+        };
+        match Jobs::check_times(&what, given.now()) {
+            Err(JobsError::Input { field, value, fix }) => {
+                Err(WrongField::new(field, JobsError::Input { field, value, fix }.to_string()))
+            }
+            _ => Ok(Self::Job(what)),
+        }
+    }
+}
