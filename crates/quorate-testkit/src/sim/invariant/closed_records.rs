@@ -58,20 +58,11 @@ impl ClosedRecords {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use quorate::{
-        env::WallTime,
-        node::{FencingToken, Incarnation, copy::Seal},
-    };
+    use super::{super::pool_log::made, *};
+    use quorate::env::WallTime;
 
     fn mark(closed: &mut ClosedRecords, node: &str, term: u64) -> Vec<RunKey> {
-        let term = FencingToken::new(term);
-        let request = Request::Lead {
-            ledger: "g".into(),
-            seal: Seal { term, leader: 1 },
-            memory: Incarnation::default(),
-            act: LeadAct::Mark { founded: term },
-        };
+        let request = made::mark("g", term);
         closed.see("g", &Event::Ran { node, request: &request, reply: &Reply::Written })
     }
 

@@ -304,6 +304,13 @@ pub(super) mod made {
         invariant.see(Duration::from_millis(ms), event)
     }
 
+    /// Returns the request with which the leader of `term` marks a server's copy of the ledger.
+    pub(crate) fn mark(ledger: &str, term: u64) -> Request {
+        let (term, memory) = (FencingToken::new(term), Incarnation::default());
+        let (seal, act) = (Seal { term, leader: 1 }, LeadAct::Mark { founded: term });
+        Request::Lead { ledger: ledger.into(), seal, memory, act }
+    }
+
     /// Returns a correct start of a tick, at the time at which the tick is due.
     pub(crate) fn start(run: u64, job: &str, due: u64) -> RunStart {
         RunStart {

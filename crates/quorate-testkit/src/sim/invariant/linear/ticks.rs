@@ -182,6 +182,8 @@ mod tests {
             let at = WallTime::from_micros(5_000_000);
             let end = (RunOutcome::Done, "");
             let record = RunRecord::closed("a", end, Some(Duration::ZERO), (FencingToken::new(term), at));
+            let mark = made::mark(GROUP, term);
+            self.see(&Event::Ran { node, request: &mark, reply: &Reply::Written }).unwrap();
             let request = made::put(GROUP, term, &RunKey::new(job, at).key(), record.to_value());
             self.see(&Event::Ran { node, request: &request, reply: &Reply::Written }).unwrap();
         }

@@ -44,8 +44,11 @@ impl History {
         (0..servers).for_each(|node| self.stores(node, (job, due), term, &record(term, last)));
     }
 
-    /// Reports that a server stores a record of a tick that the leader of `term` has written.
+    /// Reports that a server, which the leader of `term` has marked, stores a record of a tick that this leader has written.
     fn stores(&mut self, node: usize, (job, due): (&str, u64), term: u64, record: &RunRecord) {
+        let mark = made::mark(GROUP, term);
+        let marked = Event::Ran { node: NODES[node], request: &mark, reply: &Reply::Written };
+        self.0.see(BEGAN, &marked).unwrap();
         self.written(node, term, &RunKey::new(job, at(due)).key(), record.to_value()).unwrap();
     }
 
