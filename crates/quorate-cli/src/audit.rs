@@ -5,8 +5,7 @@ use crate::{
     config::Config,
     connect,
     exit::{CONFIG, Failure},
-    jobs::failure,
-    show,
+    failures, show,
     table::{Cell, table},
     terminal::Tone,
     time::rfc3339,
@@ -69,7 +68,7 @@ impl Page {
 
 fn unread(error: AuditError) -> Failure {
     match &error {
-        AuditError::Jobs(error) => failure(error),
+        AuditError::Jobs(error) => failures::of_jobs(error),
         AuditError::Operations(LedgerError::NoMajority(report)) => {
             connect::no_quorum("cannot read the audit list", report)
         }

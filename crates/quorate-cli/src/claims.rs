@@ -4,8 +4,8 @@ use crate::{
     args::{ClaimsCommand, ClaimsListArgs, ClaimsShowArgs},
     config::{Config, Environment},
     connect,
-    exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOT_FOUND},
-    operate,
+    exit::{CONFIG, Failure, NOT_FOUND},
+    failures, operate,
     progress::Progress,
     show,
     stored_names::{self, Listing},
@@ -15,7 +15,7 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use quorate::{
-    AcquireError, Claims,
+    Claims,
     admin::NamesQuery,
     claim::{ClaimError, ClaimState, DeadLettered, Done},
     plain::plain,
@@ -116,7 +116,7 @@ pub(crate) async fn all_json(
 }
 
 async fn read_one(quorum: &Quorum, set: &str, id: &str) -> Result<(Page, u8), Failure> {
-    let found = Claims::new(quorum, set).inspect(id).await.map_err(|error| failure(&error))?;
+    let found = Claims::new(quorum, set).inspect(id).await.map_err(|error| failures::of_claims(&error))?;
     let message = Message::new(id, &found);
     let is_new = message.state == "free" && message.attempts == Some(0);
     Ok((Page::new(set, vec![message], 1), if is_new { NOT_FOUND } else { 0 }))
@@ -157,28 +157,7 @@ pub(crate) async fn read(
     });
     let read: Vec<_> = stream::iter(reads).buffered(CONCURRENT_READS).collect().await;
     let read: Result<Vec<_>, ClaimError> = read.into_iter().collect();
-    Ok((read.map_err(|error| failure(&error))?, !is_cut, missing))
-}
-
-/// Returns the failure of a read or a reset, with its exit status.
-pub(crate) fn failure(error: &ClaimError) -> Failure {
-    match error {
-        ClaimError::NoMajority(report) => connect::no_quorum(report.failed(), report),
-        ClaimError::Acquire(
-            AcquireError::Unreachable { report, .. } | AcquireError::Untrusted { report, .. },
-        ) => connect::no_quorum(report.failed(), report),
-        _ => Failure::new(code(error), error),
-    }
-}
-
-fn code(error: &ClaimError) -> u8 {
-    match error {
-        ClaimError::NoMajority(_) => NO_QUORUM,
-        ClaimError::InProgress { .. } | ClaimError::TakenOver { .. } => CONFLICT,
-        ClaimError::Acquire(AcquireError::Setting(_)) => CONFIG,
-        ClaimError::Acquire(_) => NO_QUORUM,
-        _ => FAILURE,
-    }
+    Ok((read.map_err(|error| failures::of_claims(&error))?, !is_cut, missing))
 }
 
 impl Page {

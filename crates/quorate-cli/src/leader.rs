@@ -5,7 +5,7 @@ use crate::{
     config::Config,
     connect,
     exit::Failure,
-    jobs,
+    failures,
     operate::observer,
     show,
     table::{Cell, table},
@@ -56,7 +56,7 @@ pub(crate) struct TermPage {
 
 /// Shows the newest terms of the group.
 pub(crate) async fn history(args: &TermsArgs, config: &Config) -> Result<u8, Failure> {
-    let group = jobs::group(args.group.group.as_deref(), config)?;
+    let group = failures::group(args.group.group.as_deref(), config)?;
     let quorum = connect::only_looking(config)?;
     connect::meet(&quorum).await;
     let page = Page::read(&quorum, group, args.limit).await;

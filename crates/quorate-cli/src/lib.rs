@@ -18,6 +18,7 @@ mod demo;
 mod doctor;
 mod exec;
 mod exit;
+mod failures;
 mod files;
 mod generate;
 mod guard;

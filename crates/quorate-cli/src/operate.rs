@@ -2,11 +2,10 @@
 
 use crate::{
     args::{BackfillArgs, ClaimsResetArgs, FreezeArgs, ResignArgs, WaitArgs},
-    claims,
     config::{Config, Environment},
     connect::{self, PATIENCE},
     exit::{CONFIG, CONFLICT, Failure, NO_QUORUM, NOT_FOUND},
-    jobs, log, operator,
+    failures, log, operator,
     progress::Progress,
     show,
 };
@@ -74,7 +73,7 @@ pub(crate) async fn resign(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    let group = jobs::group(args.group.as_deref(), config)?;
+    let group = failures::group(args.group.as_deref(), config)?;
     let by = operator::of(&args.operator, environment);
     let order = Order { group, json: args.json, wait: args.wait, by };
     carry_out(|_| Action::Resign { term: args.term.map(FencingToken::new) }, &order, config).await
@@ -111,8 +110,8 @@ pub(crate) async fn act(
 /// Returns the failure for an action that was not carried out, with its exit status.
 pub(crate) fn failure(error: &ActionError) -> Failure {
     let code = match error {
-        ActionError::Jobs(error) => return jobs::failure(error),
-        ActionError::Claims(error) => return claims::failure(error),
+        ActionError::Jobs(error) => return failures::of_jobs(error),
+        ActionError::Claims(error) => return failures::of_claims(error),
         ActionError::Resign(ResignError::NoMajority(report)) => {
             return connect::no_quorum(report.failed(), report);
         }
@@ -132,7 +131,7 @@ pub(crate) fn observer(quorum: &Quorum, group: &str) -> Result<Observer, Failure
 
 impl<'a> Order<'a> {
     fn new(args: &'a WaitArgs, config: &'a Config, environment: &Environment<'_>) -> Result<Self, Failure> {
-        let group = jobs::group(args.group.group.as_deref(), config)?;
+        let group = failures::group(args.group.group.as_deref(), config)?;
         let by = Operator::named(&operator::name(args.by.as_deref(), environment), None);
         Ok(Self { group, json: args.group.json, wait: args.wait, by })
     }

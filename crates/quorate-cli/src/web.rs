@@ -5,8 +5,8 @@ use crate::{
     config::Config,
     connect,
     exit::{CONFIG, FAILURE, Failure},
+    failures,
     http::{Listener, Server},
-    jobs,
     otlp::{Otlp, Sending},
     recorder::Measurements,
     run::{
@@ -20,7 +20,7 @@ use quorate::{election::Election, quorum::Quorum};
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn web(args: &WebArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
-    let group = jobs::group(args.group.as_deref(), config)?;
+    let group = failures::group(args.group.as_deref(), config)?;
     let Some(http) = &config.http else {
         let text =
             "no address to serve the page on; give --listen 127.0.0.1:9640, or http.listen in the file";

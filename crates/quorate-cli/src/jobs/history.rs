@@ -1,11 +1,11 @@
 //! The command `quorate jobs history`.
 
-use super::{failure, look, tone};
+use super::{look, tone};
 use crate::{
     args::HistoryArgs,
     config::Config,
     exit::Failure,
-    show,
+    failures, show,
     table::{Cell, table},
     time::rfc3339,
 };
@@ -37,7 +37,7 @@ pub(super) async fn history(args: &HistoryArgs, config: &Config) -> Result<u8, F
 /// Reads the newest entries of a job's history, `limit` at most.
 pub(super) async fn of_job(jobs: &Jobs, job: &str, limit: u32) -> Result<Page, Failure> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let found = jobs.history(job, limit).await.map_err(|error| failure(&error))?;
+    let found = jobs.history(job, limit).await.map_err(|error| failures::of_jobs(&error))?;
     let history = found.iter().map(RunEnd::new).collect();
     Ok(Page { group: plain(jobs.group(), 200), job: plain(job, 200), history })
 }

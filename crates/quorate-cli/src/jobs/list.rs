@@ -1,11 +1,11 @@
 //! The commands `quorate jobs list` and `quorate jobs show`.
 
-use super::{failure, look, tone};
+use super::{look, tone};
 use crate::{
     args::{ListJobsArgs, ShowArgs},
     config::Config,
     exit::Failure,
-    show,
+    failures, show,
     table::{Cell, fields, table},
     terminal::Tone,
     time::rfc3339,
@@ -52,8 +52,8 @@ pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure
 
 /// Reads all jobs of the group.
 pub(super) async fn all(jobs: &Jobs) -> Result<Page, Failure> {
-    let found = jobs.list().await.map_err(|error| failure(&error))?;
-    let frozen = jobs.frozen().await.map_err(|error| failure(&error))?;
+    let found = jobs.list().await.map_err(|error| failures::of_jobs(&error))?;
+    let frozen = jobs.frozen().await.map_err(|error| failures::of_jobs(&error))?;
     let frozen = frozen.as_ref().map(Pause::of_freeze);
     let group = jobs.group();
     let jobs = found.iter().map(|job| JobView::new(group, job, frozen.as_ref())).collect();
@@ -73,7 +73,7 @@ pub(crate) fn freeze_for_people(frozen: &Paused) -> String {
 
 /// Reads one job.
 pub(super) async fn one(jobs: &Jobs, job: &str) -> Result<JobView, Failure> {
-    let found = jobs.show(job).await.map_err(|error| failure(&error))?;
+    let found = jobs.show(job).await.map_err(|error| failures::of_jobs(&error))?;
     Ok(JobView::new(jobs.group(), &found, None))
 }
 

@@ -2,14 +2,14 @@
 //! history on the nodes.
 
 use super::{
-    failure, look,
+    look,
     run_state::{ENTRIES, RunState, newest, pauses, state_of},
 };
 use crate::{
     args::LogsArgs,
     config::Config,
     exit::{FAILURE, Failure, NOT_FOUND},
-    log,
+    failures, log,
     outputs::{END, path_of, runs_of},
     show,
     time::rfc3339,
@@ -276,7 +276,7 @@ async fn of_history(args: &LogsArgs, config: &Config) -> Result<u8, Failure> {
 async fn entry(args: &LogsArgs, jobs: &Jobs, env: &Env) -> Result<HistoryEntry, Failure> {
     let mut run = args.run;
     if args.follow {
-        let status = jobs.show(&args.job).await.map_err(|error| failure(&error))?;
+        let status = jobs.show(&args.job).await.map_err(|error| failures::of_jobs(&error))?;
         let mut active = status.running.iter().rev();
         if let Some(active) = active.find(|active| args.run.is_none_or(|run| run == active.tick)) {
             run = Some(active.tick);
@@ -285,7 +285,7 @@ async fn entry(args: &LogsArgs, jobs: &Jobs, env: &Env) -> Result<HistoryEntry, 
             }
         }
     }
-    let entries = jobs.history(&args.job, ENTRIES).await.map_err(|error| failure(&error))?;
+    let entries = jobs.history(&args.job, ENTRIES).await.map_err(|error| failures::of_jobs(&error))?;
     let is_it = |entry: &HistoryEntry| match run {
         Some(tick) => entry.tick == tick,
         None => entry.took.is_some(),

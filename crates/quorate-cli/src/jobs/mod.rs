@@ -11,8 +11,8 @@ use crate::{
     args::{GroupArgs, JobsCommand},
     config::{Config, Environment},
     connect,
-    exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOT_FOUND},
-    operate, show,
+    exit::{CONFIG, Failure},
+    failures, operate, show,
     terminal::Tone,
 };
 pub(crate) use history::Page as HistoryPage;
@@ -24,7 +24,7 @@ use quorate::{
     env::WallTime,
     internals::JobAction,
     quorum::Quorum,
-    scheduler::{Jobs, JobsError, RunOutcome},
+    scheduler::{Jobs, RunOutcome},
 };
 use quorate_operator::view::{JobView, RunEnd};
 pub(crate) use why::Page as WhyPage;
@@ -116,38 +116,12 @@ pub(crate) fn tone(end: &RunEnd) -> Tone {
     }
 }
 
-/// Returns the group of the jobs.
-pub(crate) fn group<'a>(named: Option<&'a str>, config: &'a Config) -> Result<&'a str, Failure> {
-    let named = named.or(config.group.as_deref());
-    named.ok_or_else(|| {
-        Failure::new(CONFIG, "no group; name it with --group, or in the file as group = \"billing\"")
-    })
-}
-
 /// Connects to the nodes to read, without writing anything to them.
 pub(crate) async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
-    let group = group(args.group.as_deref(), config)?;
+    let group = failures::group(args.group.as_deref(), config)?;
     let quorum = connect::only_looking(config)?;
     let jobs =
         Jobs::new(&quorum, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
     connect::meet(&quorum).await;
     Ok((quorum, jobs))
-}
-
-/// Converts the error of a read or a request to a failure with its exit status.
-pub(crate) fn failure(error: &JobsError) -> Failure {
-    match error {
-        JobsError::NoMajority(report) => connect::no_quorum("cannot read the state of the group", report),
-        _ => Failure::new(code(error), error),
-    }
-}
-
-fn code(error: &JobsError) -> u8 {
-    match error {
-        JobsError::Group(_) | JobsError::Input { .. } => CONFIG,
-        JobsError::NoMajority(_) | JobsError::NotPosted { .. } | JobsError::PerhapsPosted { .. } => NO_QUORUM,
-        JobsError::UnknownJob { .. } | JobsError::Refused { .. } | JobsError::Schedule { .. } => NOT_FOUND,
-        JobsError::Unanswered { .. } | JobsError::AnswerUnread { .. } => CONFLICT,
-        _ => FAILURE,
-    }
 }

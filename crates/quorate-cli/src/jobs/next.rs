@@ -1,11 +1,11 @@
 //! The command `quorate jobs next`.
 
-use super::{failure, look};
+use super::look;
 use crate::{
     args::NextArgs,
     config::{Config, Environment, Flags, JobConfig},
     exit::Failure,
-    show,
+    failures, show,
     table::fields,
     time::rfc3339,
 };
@@ -83,7 +83,7 @@ impl NextArgs {
 
 /// Reads the schedule that a leader has registered in the ledger, and computes its ticks.
 pub(super) async fn registered(jobs: &Jobs, upcoming: &Upcoming<'_>) -> Result<(Page, Schedule), Failure> {
-    let schedule = jobs.schedule(upcoming.job).await.map_err(|error| failure(&error))?;
+    let schedule = jobs.schedule(upcoming.job).await.map_err(|error| failures::of_jobs(&error))?;
     let source = format!("the ledger of group {}", jobs.group());
     Ok((Page::new(upcoming, &schedule, source), schedule))
 }

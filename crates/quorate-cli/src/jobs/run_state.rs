@@ -1,7 +1,6 @@
 //! The state of a run, as the nodes store it, for the commands that show the output of a run.
 
-use super::failure;
-use crate::exit::Failure;
+use crate::{exit::Failure, failures};
 use quorate::{
     env::WallTime,
     scheduler::{HistoryEntry, JobStatus, Jobs, RunOutcome},
@@ -38,7 +37,7 @@ pub(super) fn pauses() -> impl Iterator<Item = Duration> {
 
 /// Reads the state of a run.
 pub(super) async fn state_of(jobs: &Jobs, job: &str, tick: WallTime) -> Result<RunState, Failure> {
-    let status = jobs.show(job).await.map_err(|error| failure(&error))?;
+    let status = jobs.show(job).await.map_err(|error| failures::of_jobs(&error))?;
     if status.running.iter().any(|run| run.tick == tick) {
         return Ok(RunState::Active);
     }
@@ -46,7 +45,7 @@ pub(super) async fn state_of(jobs: &Jobs, job: &str, tick: WallTime) -> Result<R
     if let Some(entry) = status.last.into_iter().find(is_its) {
         return Ok(RunState::Ended(Box::new(entry)));
     }
-    let entries = jobs.history(job, ENTRIES).await.map_err(|error| failure(&error))?;
+    let entries = jobs.history(job, ENTRIES).await.map_err(|error| failures::of_jobs(&error))?;
     let is_forgotten = entries.iter().map(|entry| entry.tick).min().is_some_and(|oldest| oldest > tick);
     Ok(match entries.into_iter().find(is_its) {
         Some(entry) => RunState::Ended(Box::new(entry)),
@@ -57,10 +56,10 @@ pub(super) async fn state_of(jobs: &Jobs, job: &str, tick: WallTime) -> Result<R
 
 /// Reads the newest run of a job, which may be active.
 pub(super) async fn newest(jobs: &Jobs, job: &str) -> Result<Option<Newest>, Failure> {
-    let mut status = jobs.show(job).await.map_err(|error| failure(&error))?;
+    let mut status = jobs.show(job).await.map_err(|error| failures::of_jobs(&error))?;
     if !status.last.iter().any(was_executed) {
         // The newest entries may all be of skipped ticks.
-        status.last = jobs.history(job, ENTRIES).await.map_err(|error| failure(&error))?;
+        status.last = jobs.history(job, ENTRIES).await.map_err(|error| failures::of_jobs(&error))?;
     }
     Ok(newest_of(&status))
 }

@@ -1,11 +1,11 @@
 //! `quorate jobs why`.
 
-use super::{failure, look};
+use super::look;
 use crate::{
     args::WhyArgs,
     config::Config,
     exit::{Failure, NO_QUORUM, NOT_FOUND},
-    show,
+    failures, show,
     table::fields,
     time::rfc3339,
 };
@@ -57,7 +57,7 @@ pub(super) async fn why(args: &WhyArgs, config: &Config) -> Result<u8, Failure> 
 
 /// Asks why the job did or did not run at a time, or by default at its latest tick.
 pub(super) async fn of_job(jobs: &Jobs, job: &str, at: Option<WallTime>) -> Result<(Page, Reason), Failure> {
-    let found = jobs.why(job, at).await.map_err(|error| failure(&error))?;
+    let found = jobs.why(job, at).await.map_err(|error| failures::of_jobs(&error))?;
     Ok((Page::new(job, at, jobs.group(), &found), found.reason))
 }
 

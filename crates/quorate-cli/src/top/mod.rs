@@ -25,7 +25,7 @@ use crate::{
     args::TopArgs,
     config::{Config, Environment},
     exit::{FAILURE, Failure},
-    jobs, operator, show,
+    failures, operator, show,
     terminal::wants_colour,
 };
 use crossterm::event::{Event, EventStream};
@@ -59,7 +59,7 @@ pub(crate) async fn top(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    let group = jobs::group(args.group.as_deref(), config)?;
+    let group = failures::group(args.group.as_deref(), config)?;
     let settings = Settings {
         every: args.every,
         wait: args.wait,
