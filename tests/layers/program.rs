@@ -11,11 +11,10 @@ const LIBRARY: &str = "quorate";
 /// The crates that are not part of the program, and whose circles nothing has ended yet.
 const NOT_YET: [&str; 3] = ["quorate-redis", "quorate-test", "quorate-testkit"];
 /// The circles that are left. Each has the crate, the module with the files of the circle, and the reason.
-const LEFT: [(&str, &[&str], &str); 5] = [
+const LEFT: [(&str, &[&str], &str); 4] = [
     ("quorate-cli", &["jobs"], "each command uses the parts of the module that starts it"),
     ("quorate-cli", &["top"], "the view draws the dialog, which uses the view's colours"),
     ("quorate-web", &["view"], "each page uses the layout of the module that chooses it"),
-    ("quorate-web", &["snapshot", "changes"], "the changes are those of snapshots, which hold them"),
     ("quorate-web", &["reader", "watch"], "the watch reads by the reader that owns it"),
 ];
 
