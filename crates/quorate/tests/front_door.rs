@@ -195,13 +195,13 @@ async fn work_under_a_lock_is_dropped_when_the_lease_is_lost() {
     let dropped = Arc::new(AtomicBool::new(false));
     let guard = Dropped(Arc::clone(&dropped));
     let lock = quorum.lock("invoice-42").ttl(SECOND);
-    let ended = lock
-        .run(async |lease| {
-            let _guard = guard;
-            assert!(operator.force_release(lease.resource(), lease.owner()).await.is_final());
-            std::future::pending::<Result<(), LeaseError>>().await
-        })
-        .await;
+    let work = lock.run(async |lease| {
+        let _guard = guard;
+        assert!(operator.force_release(lease.resource(), lease.owner()).await.is_final());
+        std::future::pending::<Result<(), LeaseError>>().await
+    });
+    let env = quorum.env().clone();
+    let ended = env.before(env.now() + 20 * SECOND, work).await.expect("the lease is lost");
     assert!(matches!(ended, Err(LeaseError::Lost(_))), "{ended:?}");
     assert!(dropped.load(Ordering::SeqCst));
     quorum.close().await;
