@@ -235,7 +235,7 @@ fn the_history_of_terms_says_why_each_ended() {
     assert_eq!(found["ended"], resigning["began"], "it ends, for the reader, with the next term");
 
     // Asked to resign, with an entry in the audit list.
-    let why = ["election", "resign", "--reason", "new kernel", "--by", "ann"];
+    let why = ["leader", "resign", "--reason", "new kernel", "--by", "ann"];
     asked(&bench, &why, 0);
     let found = ended(&bench, &resigning, "resigned");
     assert!(found["lasted_ms"].is_u64() && found["ended"].is_string(), "{found}");
