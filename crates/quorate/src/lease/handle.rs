@@ -88,7 +88,7 @@ impl Lease {
     }
 
     /// Returns the fencing token, even if the lease has ended.
-    pub fn token(&self) -> FencingToken {
+    pub fn unchecked_token(&self) -> FencingToken {
         self.token
     }
 
