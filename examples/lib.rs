@@ -47,6 +47,7 @@ mod guide {
     }
     pages! {
         Leader = "how/leader.md",
+        Service = "how/service.md",
         Cron = "how/cron.md",
         Deduplicate = "how/deduplicate.md",
         Batches = "how/batches.md",
