@@ -58,5 +58,6 @@ mod guide {
         Lease = "understand/lease.md",
         Rslock = "from/rslock.md",
         Crates = "reference/crates.md",
+        Page = "reference/page.md",
     }
 }
