@@ -47,6 +47,7 @@ mod guide {
     }
     pages! {
         Leader = "how/leader.md",
+        Service = "how/service.md",
         Cron = "how/cron.md",
         Deduplicate = "how/deduplicate.md",
         Batches = "how/batches.md",
@@ -57,5 +58,6 @@ mod guide {
         Lease = "understand/lease.md",
         Rslock = "from/rslock.md",
         Crates = "reference/crates.md",
+        Page = "reference/page.md",
     }
 }

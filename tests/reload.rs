@@ -32,7 +32,6 @@ impl Bench {
         std::fs::rename(new, &self.config).expect("in our own directory");
     }
 
-    /// Returns the ticks that a job has run.
     fn ticks(&self, job: &str) -> Vec<String> {
         let text = self.program.read("ticks");
         let mine = text.lines().filter_map(|line| line.strip_prefix(&format!("{job} ")));

@@ -16,9 +16,8 @@ pub async fn service() -> Result<(), Failure> {
     let quorum = Quorum::connect(["redis://a", "redis://b", "redis://c"]).await?;
 
     let leader = async {
-        let work = |term: Term| async move {
-            charge_cards(term.fencing_token()?, term.step_down_token()).await // until the token is cancelled
-        };
+        let work =
+            |term: Term| async move { charge_cards(term.fencing_token()?, term.step_down_token()).await };
         Election::new(&quorum, "billing").run(work).until(shutdown_signal()).await?; // SIGTERM or Ctrl-C
         Ok::<_, Failure>(())
     };
@@ -31,7 +30,7 @@ pub async fn service() -> Result<(), Failure> {
     let message = async {
         let ship = |claim: ClaimHandle| async move { ship_order("order-17", claim.fencing_token()?).await };
         if Claims::new(&quorum, "orders").process("order-17", ship).await?.may_ack() {
-            acknowledge("order-17").await?; // it is done: by this copy now, or by another one before
+            acknowledge("order-17").await?; // done by this copy, or before
         }
         Ok::<_, Failure>(())
     };

@@ -121,7 +121,6 @@ impl Bench {
         self.servers.iter().map(|server| RedisNode::parse(&server.url()).expect("a URL"))
     }
 
-    /// Returns whether `key` is stored on the server at `index`.
     pub(crate) fn is_stored(&self, index: usize, key: &str) -> bool {
         self.servers[index].command(&["EXISTS", key]) == "1"
     }

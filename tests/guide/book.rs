@@ -9,7 +9,6 @@ use std::{
     process::Command,
 };
 
-/// Returns the folder of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned()
 }

@@ -22,7 +22,7 @@ enum Way {
     Ends,
     /// It runs until the end of the test, and leads.
     Leads,
-    /// It serves HTTP on port 9640, and is stopped once it is ready.
+    /// It serves HTTP on port 9641, and is stopped once it is ready.
     Serves,
     /// It shows a view on a terminal until `q` is pressed.
     Shows,
@@ -72,7 +72,7 @@ fn commands(page: &Page) -> Vec<(usize, String)> {
 
 /// Returns the shell line that runs the command in this way.
 fn line(command: &str, way: Way) -> Option<String> {
-    let ready = "curl --silent --fail --output /dev/null http://127.0.0.1:9640/readyz";
+    let ready = "curl --silent --fail --output /dev/null http://127.0.0.1:9641/readyz";
     Some(match way {
         Way::Ends => command.to_owned(),
         Way::Leads => format!(
@@ -154,6 +154,16 @@ fn flush(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let indentation = lines.iter().map(|line| line.len() - line.trim_start().len()).min().unwrap_or_default();
     lines.iter().map(|line| line[indentation..].trim_end().to_owned()).collect()
+}
+
+/// The most words of the repository's README, counted as `wc -w` does, with its code and its outputs.
+const WORDS_MAX: usize = 700;
+
+#[test]
+fn the_readme_is_short() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("UTF-8");
+    let words = readme.split_whitespace().count();
+    assert!(words <= WORDS_MAX, "README.md has {words} words; move what is more to the guide");
 }
 
 #[test]

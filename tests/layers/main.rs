@@ -72,7 +72,6 @@ const CIRCLES_ALLOWED: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// Returns the directory of a crate of this repository.
 fn crate_named(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("crates").join(name)
 }

@@ -68,7 +68,6 @@ impl Drop for Prometheus {
     }
 }
 
-/// Returns the expressions of all panels.
 fn expressions(dashboard: &Value) -> Vec<String> {
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();

@@ -33,7 +33,6 @@ fn start(bench: &JobBench, command: &str) -> Running {
     bench.program.start([command, "--config", &bench.config])
 }
 
-/// Returns the value of an attribute as text.
 fn text<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
     let found = attributes.iter().find(|attribute| attribute.key == key)?;
     match found.value.as_ref()?.value.as_ref()? {

@@ -56,7 +56,6 @@ const REFUSALS: [Refusal; 5] = [
     },
 ];
 
-/// Returns the lines of a log that have `text`.
 fn lines<'a>(log: &'a str, text: &'a str) -> impl Iterator<Item = &'a str> {
     log.lines().filter(move |line| line.contains(text))
 }

@@ -13,7 +13,6 @@ impl Bench {
         self.http.get(&format!("/api/v1/jobs/{job}")).expect(200).json()
     }
 
-    /// Returns the number of outcomes of a job.
     fn outcomes(&self, job: &str, outcome: &str) -> usize {
         let page = self.http.get(&format!("/api/v1/jobs/{job}/history")).expect(200).json();
         let all = page["history"].as_array().cloned().unwrap_or_default();

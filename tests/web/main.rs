@@ -5,7 +5,8 @@
 //! Chromium is the only browser that is tried, without a screen reader. Without `chromedriver`, or without axe-core
 //! (`bash tests/run.sh` installs both), the tests report that they cannot run.
 //!
-//! With `UPDATE_PAGE_SHOTS=1`, the pictures in docs/guide/src/reference/page are written.
+//! With `UPDATE_PAGE_SHOTS=1`, the picture of messages in docs/guide/src/reference/page is written. `tests/page/pictures.py`
+//! writes the others.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -97,7 +98,7 @@ fn a_killed_node_and_a_killed_server_are_shown() {
     bench.is_same_document();
 }
 
-/// The pages, with the names of their pictures.
+/// The pages, with their names.
 const PAGES: [(&str, &str); 7] = [
     ("overview", "/"),
     ("nodes", "/nodes"),
@@ -133,13 +134,10 @@ fn every_page_is_usable_on_a_phone_in_the_dark_and_without_barriers() {
             browser.run(&axe);
             let found = browser.run_async(AXE);
             assert_eq!(found, "[]", "{shown}");
-            let is_kept = !dark || picture == "overview";
+            let is_kept = !dark && picture == "messages";
             if is_kept && std::env::var_os("UPDATE_PAGE_SHOTS").is_some() {
                 browser.run("for (const open of document.querySelectorAll('details')) open.open = false");
-                write_picture(
-                    &format!("{picture}{}", if dark { "-phone" } else { "" }),
-                    &browser.screenshot(),
-                );
+                write_picture(picture, &browser.screenshot());
             }
         }
     }

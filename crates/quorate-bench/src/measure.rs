@@ -4,7 +4,6 @@ use nix::sys::resource::{UsageWho, getrusage};
 use quorate::env::{BootTime, SystemWorld, World};
 use std::{fs, time::Duration};
 
-/// Returns the time of the boot clock.
 pub(crate) fn now() -> BootTime {
     SystemWorld.now()
 }
@@ -77,7 +76,6 @@ impl Spread {
     }
 }
 
-/// Returns a duration in milliseconds.
 pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

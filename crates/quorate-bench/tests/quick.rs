@@ -33,7 +33,6 @@ fn report(args: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&out.stdout).expect(&errors)
 }
 
-/// Returns a figure of a report with one scenario.
 fn figure(report: &serde_json::Value, rival: &str, figure: &str) -> f64 {
     let rows = report["sections"][0]["rows"].as_array().expect("rows");
     let row = rows.iter().find(|row| row["rival"] == rival && row["figure"] == figure).expect(figure);

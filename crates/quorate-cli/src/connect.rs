@@ -98,7 +98,6 @@ pub(crate) fn votes(nodes: &[NodeStatus]) -> usize {
     nodes.iter().filter(|node| node.votes()).count()
 }
 
-/// Returns whether a majority of the nodes votes.
 pub(crate) fn is_quorum(nodes: &[NodeStatus]) -> bool {
     votes(nodes) >= majority(nodes.len())
 }

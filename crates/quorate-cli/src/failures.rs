@@ -7,7 +7,6 @@ use crate::{
 };
 use quorate::{AcquireError, claim::ClaimError, scheduler::JobsError};
 
-/// Returns the group of the jobs.
 pub(crate) fn group<'a>(named: Option<&'a str>, config: &'a Config) -> Result<&'a str, Failure> {
     let named = named.or(config.group.as_deref());
     named.ok_or_else(|| {

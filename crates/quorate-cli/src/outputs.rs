@@ -166,7 +166,6 @@ fn ticks_in(dir: &Path) -> Vec<(WallTime, PathBuf)> {
     found
 }
 
-/// Returns the path of the file of a run.
 pub(crate) fn path_of(dir: &Path, job: &str, tick: WallTime) -> PathBuf {
     let whole = time::rfc3339(WallTime::from_micros(tick.as_micros() / 1_000_000 * 1_000_000));
     let (micros, seconds) = (tick.as_micros() % 1_000_000, whole.trim_end_matches('Z'));

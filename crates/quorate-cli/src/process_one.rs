@@ -9,7 +9,6 @@ use tokio::signal::unix::{SignalKind, signal};
 const FORWARDED: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::TERM];
 
-/// Returns whether this process is process 1.
 pub(crate) fn is_process_one() -> bool {
     std::process::id() == 1
 }

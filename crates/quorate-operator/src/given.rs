@@ -82,7 +82,6 @@ pub(crate) fn length(given: &impl Given, field: &Field) -> Result<Option<Duratio
     given.text(field.name).map(read).transpose()
 }
 
-/// Returns the number of a term.
 pub(crate) fn term(given: &impl Given, field: &Field) -> Result<Option<FencingToken>, WrongField> {
     let read = |text: &str| match text.parse() {
         Ok(term) => Ok(FencingToken::new(term)),
@@ -95,7 +94,6 @@ pub(crate) fn term(given: &impl Given, field: &Field) -> Result<Option<FencingTo
     given.text(field.name).map(read).transpose()
 }
 
-/// Returns the value of a field that must be given.
 pub(crate) fn required<T>(field: &Field, value: Option<T>) -> Result<T, WrongField> {
     value.ok_or_else(|| WrongField::missing(field))
 }

@@ -147,7 +147,6 @@ impl Address {
         &self.name
     }
 
-    /// Returns whether the connection uses TLS.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self.endpoint, Endpoint::Tcp { tls: true, .. })
     }

@@ -25,7 +25,6 @@ impl Call {
         Self { keys, args, letters: String::new(), lists: Vec::new() }
     }
 
-    /// Returns the number of items.
     pub(crate) fn items(&self) -> usize {
         self.letters.len() / 2
     }

@@ -13,7 +13,6 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Returns an empty command with capacity for this many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), count: 0 }
     }
@@ -45,7 +44,6 @@ impl Command {
         self.arg(Digits::new().of(number.into()))
     }
 
-    /// Returns the number of arguments.
     pub(crate) fn count(&self) -> usize {
         self.count
     }

@@ -251,7 +251,6 @@ pub(crate) fn word<'a>(value: &Value<'a>) -> Result<Cow<'a, str>, Cause> {
     }
 }
 
-/// Returns the bytes of a string reply.
 pub(crate) fn bytes(value: &Value<'_>) -> Result<Vec<u8>, Cause> {
     match value {
         Value::Text(bytes) => Ok(bytes.to_vec()),

@@ -65,7 +65,6 @@ impl Loaded {
         names.try_into().ok().map(Self)
     }
 
-    /// Returns the name of a script for EVALSHA.
     pub(crate) fn name(&self, script: Script) -> &str {
         &self.0[script as usize]
     }

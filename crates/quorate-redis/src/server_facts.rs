@@ -46,7 +46,6 @@ impl ServerFacts {
         })
     }
 
-    /// Returns whether the server is a replica of another one.
     pub(crate) fn is_replica(&self) -> bool {
         &*self.role != "master"
     }

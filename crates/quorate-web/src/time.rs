@@ -90,7 +90,6 @@ pub(crate) fn rfc3339(at: WallTime) -> String {
     }
 }
 
-/// Returns the element of a time that shows `text`.
 pub(crate) fn element(at: WallTime, text: &str) -> Markup {
     html! { time datetime=(rfc3339(at)) { (text) } }
 }

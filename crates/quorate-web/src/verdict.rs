@@ -66,7 +66,6 @@ pub(crate) enum Target {
     Job(String),
 }
 
-/// Returns the judgement.
 pub(crate) fn judge(state: &Snapshot) -> Verdict {
     let (mut needs, mut know) = (Vec::new(), Vec::new());
     nodes(state, &mut needs, &mut know);

@@ -102,7 +102,6 @@ impl Visit {
         self.cookie(BROWSER, browser.as_str(), "; HttpOnly")
     }
 
-    /// Returns the cookie that stores a zone.
     pub(crate) fn zone_cookie(&self, zone: &Zone) -> Option<HeaderValue> {
         self.cookie(ZONE, zone.name(), &format!("; Max-Age={ZONE_AGE}"))
     }

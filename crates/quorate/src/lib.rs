@@ -1,41 +1,67 @@
 //! Coordination for the copies of a service. Through N independent nodes they agree which copy leads, which
 //! copy runs a job, and which copy handles a message.
 //!
-//! ```
-//! use quorate::{Claims, Cron, Election, Job, Quorum, Scheduler, node::MemoryNode};
-//! use std::{convert::Infallible, time::Duration};
+//! A service: every copy is this program. One of them charges the cards and runs each tick of the job, and each order
+//! is shipped by one of them, until SIGTERM or Ctrl-C:
 //!
+//! ```no_run
+//! use quorate::{Claims, Cron, Election, Job, Quorum, Scheduler, Term, claim::ClaimHandle, node::MemoryNode};
+//! use quorate::{scheduler::RunContext, shutdown_signal};
+//!
+//! type Failure = Box<dyn std::error::Error + Send + Sync>;
+//!
+//! /// The work of the leader, until it must step down.
+//! async fn charge_cards(term: Term) -> Result<(), Failure> {
+//!     println!("charging cards under token {}", term.fencing_token()?); // pass the token to each write
+//!     term.step_down_token().cancelled().await;
+//!     Ok(())
+//! }
+//!
+//! /// One run of the job.
+//! async fn report(run: RunContext) -> Result<(), Failure> {
+//!     println!("the report of {}, under token {}", run.at(), run.fencing_token()?);
+//!     Ok(())
+//! }
+//!
+//! /// One message, which every copy may receive.
+//! async fn ship(claim: ClaimHandle) -> Result<&'static str, Failure> {
+//!     println!("shipping under token {}", claim.fencing_token()?);
+//!     Ok("shipped")
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Failure> {
+//!     // Nodes of this process alone. With `quorate-redis`: Quorum::connect(["redis://a", "redis://b", "redis://c"]).await?
+//!     let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+//!     let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+//!
+//!     let nightly = Job::new("nightly-report", Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?, report);
+//!     let billing = Election::new(&quorum, "billing").run(charge_cards).until(shutdown_signal());
+//!     let reports = Scheduler::new(&quorum, "reports").job(nightly).run().until(shutdown_signal());
+//!     let orders = async {
+//!         let shipped = Claims::new(&quorum, "orders").process("order-1", ship).await?;
+//!         println!("acknowledge order-1 to its broker: {}", shipped.may_ack());
+//!         Ok::<_, Failure>(())
+//!     };
+//!     let (billing, reports, orders) = tokio::join!(billing, reports, orders);
+//!     quorum.close().await; // releases what is still held
+//!     billing?;
+//!     reports?;
+//!     orders
+//! }
+//! ```
+//!
+//! A lock alone, extended until it is released:
+//!
+//! ```
+//! # use quorate::{Quorum, node::MemoryNode};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Five nodes in this process. For nodes that several processes share, see `quorate-redis`.
-//! let nodes = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}")));
-//! let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
-//!
-//! // A lock with a fencing token, extended until it is released.
-//! let lease = quorum.lock("invoice-42").ttl(Duration::from_secs(10)).acquire().await?;
-//! let token = lease.fencing_token()?; // pass it to the write
+//! # let quorum = Quorum::builder().node(MemoryNode::new("memory")).trust_new_nodes(true).build()?;
+//! let lease = quorum.lock("invoice-42").acquire().await?;
+//! println!("writing under token {}", lease.fencing_token()?);
 //! lease.release().await?;
-//!
-//! // One copy leads at a time. Work that fails is restarted; here its error ends the campaign.
-//! let billing = Election::new(&quorum, "billing").end_on_error();
-//! let led = billing.run(|term| async move { Err::<(), _>(term.token()) }).await;
-//! assert!(led.is_err());
-//!
-//! // One copy runs each tick of a job.
-//! let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
-//! let nightly = Job::new("nightly", nightly, |tick| async move {
-//!     println!("due at {}, under token {:?}", tick.at(), tick.fencing_token());
-//!     Ok::<(), Infallible>(())
-//! });
-//! let scheduler = Scheduler::new(&quorum, "reports").job(nightly); // another group: it has an election, too
-//! scheduler.run().until(std::future::ready(())).await?; // a service passes its shutdown signal
-//!
-//! // Every copy receives every message; one handles it.
-//! let claims = Claims::new(&quorum, "orders");
-//! let processed = claims.process("order-1", |_claim| async { Ok::<_, Infallible>("shipped") }).await?;
-//! assert!(processed.may_ack());
-//!
-//! quorum.close().await;
+//! # quorum.close().await;
 //! # Ok(())
 //! # }
 //! ```

@@ -54,7 +54,6 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns the names of the jobs.
     fn jobs(&self) -> impl Iterator<Item = Arc<str>> {
         (0..self.jobs).map(|number| format!("{}-{number:03}", account::rule(number)).into())
     }

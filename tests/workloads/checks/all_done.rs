@@ -24,7 +24,6 @@ impl AllDone {
         Self { epoch, done: BTreeMap::new(), missing: BTreeSet::new(), expected: 0, again: 0 }
     }
 
-    /// Returns the number of messages that are done.
     pub(crate) fn done(&self) -> usize {
         self.expected as usize - self.missing.len()
     }

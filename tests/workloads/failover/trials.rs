@@ -55,7 +55,6 @@ impl Trials {
         Self { ttl, rng, deck, state, ready: [false; CANDIDATES], leader: None, durations: Vec::new() }
     }
 
-    /// Returns whether all trials are over.
     pub(super) fn is_done(&self) -> bool {
         self.deck.is_empty() && matches!(self.state, State::Calm { .. })
     }

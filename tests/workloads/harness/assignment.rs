@@ -50,7 +50,6 @@ impl Assignment {
         Self { member: 0, run: 0, seed: 0, nodes, ttl, max_ttl, durable, trust_new_nodes, left_out, work }
     }
 
-    /// Returns the command that starts the worker.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
         command.arg(ARGUMENT).arg(serde_json::to_string(self).expect("plain fields"));

@@ -89,7 +89,6 @@ impl Machines {
         Node { name, url }
     }
 
-    /// Returns the machines of the workers.
     pub(crate) fn workers(&self) -> &[Machine] {
         &self.workers
     }
@@ -169,7 +168,6 @@ fn reach(workers: usize, nodes: usize, reaches: impl Fn(usize, usize) -> bool) -
     ((0..nodes).map(|node| any && reached(node)).collect(), able)
 }
 
-/// Returns the command of a worker process, on its machine.
 pub(crate) fn on_machine(machine: &Machine, command: &Command) -> Command {
     let mut entered = machine.command(command.get_program());
     entered.args(command.get_args());

@@ -127,7 +127,6 @@ impl Servers {
             .collect()
     }
 
-    /// Returns the server processes.
     pub(crate) fn processes(&self) -> impl Iterator<Item = &RedisServer> {
         self.servers.iter().map(|server| &server.process)
     }
@@ -328,7 +327,6 @@ impl Servers {
         true
     }
 
-    /// Returns whether a server is being replaced.
     pub(crate) fn is_replacing(&self) -> bool {
         self.replacing.is_some()
     }

@@ -72,7 +72,6 @@ impl Set {
             || self.lost.values().any(|lost| lost.contains(&added))
     }
 
-    /// Returns the elements.
     pub(crate) fn elements(&self) -> &BTreeSet<u64> {
         &self.elements
     }
@@ -82,7 +81,6 @@ impl Set {
         self.lost.get(&added).map_or(0, Vec::len)
     }
 
-    /// Returns the number of refused writes.
     pub(crate) fn refused(&self) -> usize {
         self.refused.len()
     }
@@ -205,7 +203,6 @@ impl StoreClient {
     }
 }
 
-/// Returns the elements as text.
 fn join(elements: &BTreeSet<u64>) -> String {
     elements.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }

@@ -44,7 +44,6 @@ impl Deck {
         Self { rng: SeedRng::new(seed, "faults"), kinds, cards: Vec::new(), workers, nodes }
     }
 
-    /// Returns the next episode.
     pub(crate) fn episode(&mut self) -> Episode {
         let count = self.rng.number(1..=4);
         let mut faults = Vec::new();

@@ -201,7 +201,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns the number of runs that have ended.
     fn ended(&self) -> u64 {
         self.handle.counts().jobs.values().flat_map(|job| job.ends.values()).sum()
     }

@@ -17,7 +17,6 @@ pub(crate) enum ClaimsCommand {
 }
 
 impl ClaimsCommand {
-    /// Returns the nodes.
     pub(crate) fn nodes(&self) -> &NodeArgs {
         match self {
             Self::Show(args) => &args.list.nodes,

@@ -315,7 +315,6 @@ pub(crate) struct LogsArgs {
 }
 
 impl JobsCommand {
-    /// Returns the group of the jobs.
     pub(crate) fn group(&self) -> &GroupArgs {
         match self {
             Self::List(args) => &args.group,

@@ -187,7 +187,6 @@ impl SecretUrl {
         &self.0
     }
 
-    /// Returns whether the node is reached over TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.0.starts_with("rediss://")
     }

@@ -102,7 +102,6 @@ impl Figures {
         led && due > 0 && started_twice == 0 && missed == 0 && processed == sent && processed_twice == 0
     }
 
-    /// Returns one JSON object.
     pub(crate) fn to_json(&self, nodes: &Nodes) -> serde_json::Result<String> {
         #[derive(Serialize)]
         struct Page<'a> {
@@ -185,7 +184,6 @@ mod tests {
         Entry { at: ms * 1_000_000, who: who(worker), event }
     }
 
-    /// Returns the tick that is due at `n` periods.
     fn tick(n: u64) -> u64 {
         n * TICK_EVERY.as_micros() as u64
     }

@@ -18,7 +18,6 @@ pub(crate) struct WorkerId {
 }
 
 impl WorkerId {
-    /// Returns the path of the journal of this run.
     pub(crate) fn journal(&self, dir: &Path) -> PathBuf {
         dir.join(format!("{}.{}.jsonl", self.worker, self.run))
     }

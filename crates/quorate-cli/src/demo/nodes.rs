@@ -68,7 +68,6 @@ impl Nodes {
         Some(if ports.is_empty() { Self::Files } else { Self::Redis(ports) })
     }
 
-    /// Returns the kind of the nodes for the summary.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Files => "file",

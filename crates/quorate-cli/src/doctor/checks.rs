@@ -441,7 +441,6 @@ impl Node<'_> {
     }
 }
 
-/// Returns the host in the name of a node.
 fn host(name: &str) -> Option<&str> {
     let (scheme, rest) = name.split_once("://")?;
     if !scheme.starts_with("redis") {

@@ -83,7 +83,6 @@ impl Examined {
         self.examination.looks.iter().map(|look| look.sent.until(look.received)).max()
     }
 
-    /// Returns a field of INFO.
     pub(super) fn info(&self, name: &str) -> Option<&str> {
         self.examination.info.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -93,7 +92,6 @@ impl Examined {
         self.info(name)?.parse().ok()
     }
 
-    /// Returns a setting, as reported by CONFIG GET.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
         self.examination.settings.get(name).map(String::as_str)
     }

@@ -67,7 +67,6 @@ impl IntoResponse for HttpError {
     }
 }
 
-/// Returns a response with a JSON document.
 pub(super) fn json(status: StatusCode, document: String) -> Response {
     let mut response = Response::new(Body::from(document));
     *response.status_mut() = status;
@@ -75,7 +74,6 @@ pub(super) fn json(status: StatusCode, document: String) -> Response {
     response
 }
 
-/// Returns a response with `page` as JSON.
 pub(super) fn page(status: StatusCode, page: &impl Serialize) -> Result<Response, HttpError> {
     Ok(json(status, show::json(page)?))
 }

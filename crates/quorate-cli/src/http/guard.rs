@@ -185,7 +185,6 @@ fn access_of_token(headers: &HeaderMap, tokens: &Tokens) -> Access {
     bearer(headers).map_or(Access::Health, |token| tokens.access_of_token(token))
 }
 
-/// Returns the token of the request.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

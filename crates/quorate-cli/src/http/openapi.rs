@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 const USUAL: [(&str, &str); 3] =
     [("400", "A parameter is unknown or wrong"), ("401", "No valid token"), ("403", "Not allowed")];
 
-/// Returns the description of these operations.
 pub(super) fn document(operations: &[Operation]) -> Value {
     let mut settings = SchemaSettings::draft2020_12().for_serialize();
     settings.definitions_path = "/components/schemas".into();

@@ -234,7 +234,6 @@ fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// Returns the schema of an error.
 pub(super) fn error_schema(generator: &mut SchemaGenerator) -> Schema {
     schema::<error::Page>(generator)
 }

@@ -86,7 +86,6 @@ impl Params {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns all values of a parameter.
     pub(super) fn all(&self, name: &str) -> Vec<String> {
         self.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value.clone()).collect()
     }

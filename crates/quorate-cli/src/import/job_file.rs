@@ -22,7 +22,6 @@ pub(super) struct JobText {
 }
 
 impl JobText {
-    /// Returns the table of the job.
     pub(super) fn table(&self) -> String {
         let mut text = String::new();
         for comment in &self.comments {
@@ -58,7 +57,6 @@ impl JobText {
     }
 }
 
-/// Returns `text` as a TOML string.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -114,7 +114,6 @@ impl Page {
         format!("{}\n{}", self.summary(), fields(self.fields()))
     }
 
-    /// Returns the reason in one line.
     pub(crate) fn summary(&self) -> String {
         format!("{}: {}: {}", self.job, self.reason, self.text)
     }

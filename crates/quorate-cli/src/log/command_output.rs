@@ -21,7 +21,6 @@ pub(crate) struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// Returns the standard output of this process.
     pub(crate) fn stdout() -> Self {
         STDOUT.get_or_init(|| Self::new("stdout", stdout())).clone()
     }

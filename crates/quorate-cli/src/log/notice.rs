@@ -15,7 +15,6 @@ pub(super) fn set_format(format: LogFormat) {
     let _ = FORMAT.set(format);
 }
 
-/// Returns the format of the lines.
 pub(crate) fn format() -> LogFormat {
     FORMAT.get().copied().unwrap_or(LogFormat::Text)
 }

@@ -61,7 +61,6 @@ impl Family {
     }
 }
 
-/// Returns the labels of a key.
 pub(super) fn labels_of(key: &Key) -> Labels {
     let label = |label: &Label| (sanitize_label_key(label.key()), label.value().to_owned());
     key.labels().map(label).collect()

@@ -117,7 +117,6 @@ impl Guard {
         self.term_sent
     }
 
-    /// Returns the current deadline to kill.
     pub(super) fn kill_by(&self) -> BootTime {
         self.deadline.kill
     }

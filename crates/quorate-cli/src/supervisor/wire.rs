@@ -89,7 +89,6 @@ pub(super) fn deadline(step_down: u64, kill: u64) -> Deadline {
     Deadline { step_down: BootTime::from_nanos(step_down), kill: BootTime::from_nanos(kill) }
 }
 
-/// Returns `message` as one line of JSON.
 pub(super) fn line<T: Serialize>(message: &T) -> Vec<u8> {
     // JSON can represent every value of these types. If the conversion failed nevertheless, the receiver would
     // get an empty line, which is an invalid message.

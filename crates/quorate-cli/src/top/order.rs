@@ -27,7 +27,6 @@ impl Order {
         }
     }
 
-    /// Returns the heading of the column.
     pub(super) fn heading(self) -> &'static str {
         match self {
             Self::Name => "NAME",

@@ -345,7 +345,6 @@ pub(super) fn scrolled(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, lines
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((first, 0)), area);
 }
 
-/// Returns a line in bold.
 pub(super) fn bold<'a>(text: String) -> Line<'a> {
     Line::styled(text, Style::new().add_modifier(Modifier::BOLD))
 }

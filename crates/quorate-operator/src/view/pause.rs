@@ -54,7 +54,6 @@ impl Pause {
         format!("by {} since {}{end}{reason}", self.by, zone.rfc3339(self.at))
     }
 
-    /// Returns it in a few words.
     pub(super) fn short(&self, word: &str, end: impl Fn(WallTime) -> String) -> String {
         let reason = self.reason.as_ref();
         let reason = reason.map_or_else(String::new, |reason| format!(" ({})", plain(reason, REASON_MAX)));

@@ -63,7 +63,6 @@ pub(super) fn successor(number: u8) -> Owner {
     }
 }
 
-/// Returns the group of a ledger.
 pub(super) fn ledger(number: u8) -> Arc<str> {
     ["g", "h", "g/k", "*?[g]\\", "ü ", "led", "led é\n"][usize::from(number % (LEDGERS + COPIES))].into()
 }
@@ -79,7 +78,6 @@ pub(super) fn copy_key(number: u8) -> Arc<str> {
     ["k", "l", "k:0@é\n\0", "!"][usize::from(number % COPY_KEYS)].into()
 }
 
-/// Returns the value of a record.
 pub(super) fn value(number: u8) -> Arc<str> {
     let long = "v".repeat(20_000);
     ["v", "", ":", "1:2:1:x", "a\r\nb\0", "{\"ü\":1}", "-1", "\u{fffd}\u{10ffff}", &long]
@@ -105,7 +103,6 @@ pub(super) fn attempts(number: u8) -> u32 {
     [1, 2, 3, 0, 9, 10, u32::MAX - 1, u32::MAX][usize::from(number % ATTEMPTS)]
 }
 
-/// Returns the name of a node.
 pub(super) fn node(number: u8) -> Arc<str> {
     ["redis://a:6379/0", "file:///ü \n", "c"][usize::from(number % 3)].into()
 }

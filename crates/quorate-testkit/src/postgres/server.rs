@@ -131,7 +131,6 @@ impl fmt::Debug for StartPostgresError {
     }
 }
 
-/// Returns a command that runs `program` in `dir`, without the rights of root.
 fn without_root(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(dir).stdin(Stdio::null()).env("LC_ALL", "C");

@@ -103,7 +103,6 @@ impl RedisConfig {
         self.machine.as_ref()
     }
 
-    /// Returns the address at which the server listens.
     pub(super) fn address(&self) -> Ipv4Addr {
         self.machine.as_ref().map_or(Ipv4Addr::LOCALHOST, Machine::address)
     }
@@ -123,7 +122,6 @@ impl RedisConfig {
         self.own_clock
     }
 
-    /// Returns the text of `redis.conf`.
     pub(super) fn render(&self, port: u16, dir: &Path, socket: &Path) -> String {
         let mut text = format!(
             "port {port}\nbind {}\ndir {}\nsave \"\"\ndaemonize no\nlogfile server.log\n",

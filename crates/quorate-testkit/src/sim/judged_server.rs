@@ -128,7 +128,6 @@ impl<'a> Backer<'a> {
         Self { index, view, grants_nothing }
     }
 
-    /// Returns the server's index.
     pub(super) fn index(&self) -> usize {
         self.index
     }

@@ -41,13 +41,11 @@ impl NodeList {
         self.servers.contains(&server)
     }
 
-    /// Returns the names of the servers.
     pub(super) fn names(&self) -> impl Iterator<Item = Arc<str>> {
         self.servers.iter().map(|server| name(*server).into())
     }
 }
 
-/// Returns the name of the server with this index.
 pub(super) fn name(server: usize) -> String {
     format!("n{server}")
 }

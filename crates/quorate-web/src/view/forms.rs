@@ -67,7 +67,6 @@ fn field(field: &Field, context: &Context<'_>) -> Markup {
     }
 }
 
-/// Returns the actions for one job.
 pub(super) fn job(job: &JobView, context: &Context<'_>) -> Markup {
     let name = job.shown();
     let target = [("job", &*job.name)];
@@ -131,7 +130,6 @@ pub(super) fn reset(set: &str, id: &str, context: &Context<'_>) -> Markup {
     }
 }
 
-/// Returns the form that sets the zone of the viewer.
 pub(super) fn zone(context: &Context<'_>) -> Markup {
     let own = context.zone.name();
     let inside = html! {
@@ -149,7 +147,6 @@ pub(super) fn sign_out(context: &Context<'_>) -> Markup {
     form(context, "/sign-out", &html! { button { "Sign out" } })
 }
 
-/// Returns the form with which a viewer signs in.
 pub(super) fn sign_in(context: &Context<'_>) -> Markup {
     let inside = html! {
         label { "Token" input type="password" name="token" autocomplete="current-password" required; }

@@ -10,7 +10,6 @@ use quorate::scheduler::Explanation;
 /// The number of runs in the table.
 const RUNS: usize = 50;
 
-/// Returns the page of one job.
 pub(super) fn job(
     wanted: &str,
     at: Option<&str>,

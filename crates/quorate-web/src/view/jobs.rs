@@ -10,7 +10,6 @@ use url::form_urlencoded;
 /// The number of jobs on a page.
 pub(super) const PAGE: usize = 50;
 
-/// Returns the list of jobs.
 pub(super) fn jobs(query: &JobsQuery, state: &Snapshot, context: &Context<'_>) -> (String, Markup) {
     let Some(jobs) = &state.jobs else {
         return ("No jobs here".to_owned(), html! { div.verdict { h1 { "This page shows no jobs." } } });
@@ -171,7 +170,6 @@ pub(super) fn none(jobs: &JobsView) -> Markup {
     }
 }
 
-/// Returns the table of these jobs.
 pub(super) fn table(jobs: &[&JobView], context: &Context<'_>) -> Markup {
     html! {
         table.stack role="table" {

@@ -1,7 +1,6 @@
 use super::{Context, forms, layout};
 use maud::html;
 
-/// Returns the page with the form to sign in.
 pub(crate) fn sign_in(context: &Context<'_>) -> String {
     let main = html! {
         div.verdict { h1 { "Sign in" } p { "With the read token you see everything; with the operate token you may also act." } }

@@ -35,7 +35,6 @@ impl Window {
         (self.from.until(at).as_secs_f64() / all * 100.0).clamp(0.0, 100.0)
     }
 
-    /// Returns the time at a quarter of the window.
     fn quarter(self, number: u32) -> WallTime {
         self.from + self.from.until(self.to) / 4 * number
     }

@@ -261,7 +261,6 @@ impl Core {
         self.node_trust.take_lost_memory()
     }
 
-    /// Returns whether a session is open.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.connection, Connection::Up)
     }

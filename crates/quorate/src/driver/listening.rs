@@ -33,7 +33,6 @@ impl ListenSet {
         self.changes.clear();
     }
 
-    /// Returns the next change for the session.
     pub(crate) fn next_change(&mut self) -> Option<Listen> {
         self.changes.pop_front()
     }

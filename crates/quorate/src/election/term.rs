@@ -223,7 +223,6 @@ impl Term {
         &self.0.resigning
     }
 
-    /// Returns whether [`Term::give_up`] was called.
     pub(super) fn has_given_up(&self) -> bool {
         self.0.given_up.load(Ordering::Acquire)
     }

@@ -284,7 +284,6 @@ impl Lease {
         self.deadline.granted_until() - self.inner.config().validity(self.params.ttl)
     }
 
-    /// Returns the parameters with which the lease is held.
     pub(super) fn params(&self) -> LeaseParams {
         *self.params
     }

@@ -69,7 +69,6 @@ impl LeaseParams {
         }
     }
 
-    /// Returns the request that extends the lease.
     pub(super) fn extend(&self, resource: Resource, owner: Owner, token: FencingToken) -> Request {
         let Self { ttl, keep, .. } = *self;
         match self.mode {
@@ -78,7 +77,6 @@ impl LeaseParams {
         }
     }
 
-    /// Returns the request that releases the lease.
     pub(super) fn release(&self, resource: Resource, owner: Owner) -> Request {
         match self.mode {
             Mode::Exclusive => Request::Release { resource, owner },

@@ -42,7 +42,6 @@ impl Spread {
         self.nodes.iter().map(|spared| spared.at).filter(|at| *at < NEVER).min()
     }
 
-    /// Returns whether `node` must be asked now.
     pub(crate) fn is_due(&self, node: usize, now: BootTime) -> bool {
         self.nodes.iter().any(|spared| spared.node == node && spared.at <= now)
     }

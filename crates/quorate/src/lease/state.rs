@@ -407,7 +407,6 @@ impl LeaseState {
         retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
     }
 
-    /// Returns the stage of the lease that was reported last.
     pub(crate) fn stage(&self) -> LeaseEvent {
         self.stage
     }

@@ -45,7 +45,6 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Returns the record under `key`.
     pub(crate) fn record(&self, key: &str) -> Option<&Record> {
         self.state.records.iter().find(|(found, _)| **found == *key).map(|(_, record)| record)
     }
@@ -67,7 +66,6 @@ impl Ledger {
         Self { quorum: quorum.clone(), group: "".into(), observer: None }.part("operations")
     }
 
-    /// Returns the quorum that stores the ledger.
     pub(crate) fn quorum(&self) -> &Quorum {
         &self.quorum
     }

@@ -33,7 +33,6 @@ impl Incarnation {
         Self(number)
     }
 
-    /// Returns the number of the id.
     pub(crate) const fn number(self) -> u64 {
         self.0
     }

@@ -76,7 +76,6 @@ impl JobRegistry {
         }))
     }
 
-    /// Returns the jobs, by name.
     pub(super) fn jobs(&self) -> JobMap {
         Arc::clone(&self.lock())
     }

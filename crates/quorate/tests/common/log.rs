@@ -28,7 +28,6 @@ impl Log {
         subscriber.with_writer(move || log.clone()).set_default()
     }
 
-    /// Returns the lines that contain `text`.
     pub(crate) fn lines(&self, text: &str) -> Vec<String> {
         let log = self.0.lock().expect("no panic");
         let lines = str::from_utf8(&log).expect("text").lines();

@@ -12,7 +12,6 @@ pub(crate) fn nodes() -> Vec<MemoryNode> {
     (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect()
 }
 
-/// Returns one worker's quorum of these nodes.
 pub(crate) fn quorum(worker: &str, nodes: &[MemoryNode]) -> Quorum {
     let builder = Quorum::builder().worker(worker).nodes(nodes.iter().cloned());
     builder.trust_new_nodes(true).build().expect("a sound setup")

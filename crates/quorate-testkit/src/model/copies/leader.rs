@@ -23,7 +23,6 @@ impl<const N: usize> State<N> {
         }
     }
 
-    /// Returns whether the leader holds the latest lease of the leadership.
     pub(super) const fn holds_lease(&self, l: usize) -> bool {
         self.judge.elected as usize == l + 1
     }

@@ -14,7 +14,6 @@ const PRESENT: Incarnation = Incarnation::from_number(1);
 const PAST: Incarnation = Incarnation::from_number(0);
 
 impl<const N: usize> Copies<N> {
-    /// Returns the term of a leader.
     pub(super) const fn term(&self, leader: usize) -> u8 {
         if self.twins { 2 } else { leader as u8 + 2 }
     }

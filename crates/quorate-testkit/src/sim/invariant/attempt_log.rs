@@ -111,7 +111,6 @@ impl AttemptLog {
         }
     }
 
-    /// Returns the attempts on a message.
     pub(super) fn message(&mut self, resource: &Resource) -> &mut Message {
         self.messages.entry(resource.clone()).or_default()
     }

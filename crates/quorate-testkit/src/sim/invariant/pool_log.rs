@@ -159,12 +159,10 @@ impl PoolLog {
         self.runs.values().filter(move |run| run.start.cause.request() == Some(id))
     }
 
-    /// Returns the requests to a job.
     pub(super) fn requests<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Request> {
         self.asks.values().filter(move |request| **request.asked.ask.job() == *job)
     }
 
-    /// Returns all requests.
     pub(super) fn all_requests(&self) -> impl Iterator<Item = &Request> {
         self.asks.values()
     }

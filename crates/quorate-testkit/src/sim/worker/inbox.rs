@@ -65,7 +65,6 @@ impl Inbox {
     }
 }
 
-/// Returns the id of a message.
 pub(super) fn id(message: usize) -> String {
     format!("m{message}")
 }

@@ -130,7 +130,6 @@ impl TermLedger {
         self.await_write((key, value, Some(id)), true)
     }
 
-    /// Returns the term of the leader.
     pub(crate) fn term(&self) -> FencingToken {
         self.seal.term
     }

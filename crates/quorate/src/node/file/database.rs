@@ -176,7 +176,6 @@ impl Drop for Database {
     }
 }
 
-/// Returns the path of the database in `root`.
 pub(super) fn file(root: &Path) -> PathBuf {
     root.join("quorate.db")
 }

@@ -34,7 +34,6 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Returns this machine.
     pub(super) fn this() -> io::Result<Self> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Ok(Self { boot: boot::id()?, id: id(), host: crate::plain::plain(&host, 64).into() })

@@ -147,7 +147,6 @@ pub(super) fn helper(name: &str, home: &Path) -> Child {
         .unwrap()
 }
 
-/// Returns the node of `scratch`.
 pub(super) fn scratch_node(scratch: &Scratch) -> FileNode {
     scratch.node()
 }

@@ -40,7 +40,6 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// Returns the entry of a request that `leader` answers.
     pub(super) fn new(request: &JobRequest, leader: &Arc<str>, answer: &JobResponse) -> Self {
         Self {
             id: request.id,

@@ -22,7 +22,6 @@ pub(super) const KEPT: Duration = Duration::from_secs(3600);
 /// The shortest time between two writes of the same answer. The leader repeats the write for nodes that did not
 /// store the answer, for example because they had no free memory.
 const ANSWER_AGAIN: Duration = Duration::from_secs(2);
-/// Returns the record of a request.
 pub(super) fn request_record(request: &JobRequest) -> Record {
     let value = serde_json::to_string(request).unwrap_or_default().into();
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: false, value }

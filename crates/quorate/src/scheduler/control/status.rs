@@ -196,7 +196,6 @@ impl RegisteredJob {
     }
 }
 
-/// Returns the schedule that a row contains.
 pub(super) fn schedule(row: &JobRow) -> Result<Schedule, InvalidSchedule> {
     row.spec.as_ref().map_or(Err(InvalidSchedule::NotStored), Schedule::from_spec)
 }

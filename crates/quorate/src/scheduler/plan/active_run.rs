@@ -87,7 +87,6 @@ pub(in crate::scheduler) enum Withdrawal {
 }
 
 impl Withdrawal {
-    /// Returns the outcome of the run.
     pub(in crate::scheduler) const fn end(self) -> RunOutcome {
         match self {
             Self::Paused => RunOutcome::SkippedPaused,

@@ -145,7 +145,6 @@ impl LedJob {
         &self.active
     }
 
-    /// Returns the requests that have an active run of the job.
     pub(in crate::scheduler) fn active_requests(&self) -> BTreeSet<RequestId> {
         self.active.iter().filter_map(ActiveRun::request).collect()
     }

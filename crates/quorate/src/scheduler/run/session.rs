@@ -35,7 +35,6 @@ impl Sessions {
         Self::look(&self.quorum, &self.group, sessions).await
     }
 
-    /// Returns the duration of a session that is not extended.
     pub(in crate::scheduler) fn ttl(&self) -> Duration {
         self.ttl
     }

@@ -28,7 +28,6 @@ impl LocalTimes {
         self.lines.iter().filter_map(|line| line.next(local)).min()
     }
 
-    /// Returns the number of local times within `span`.
     pub(super) fn count_within(&self, span: Range<i64>) -> u64 {
         let mut count = 0;
         let mut local = span.start - 1;

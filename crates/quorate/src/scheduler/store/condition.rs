@@ -19,7 +19,6 @@ impl JobRow {
         Some(from.max(self.succeeded.unwrap_or_default()) + within)
     }
 
-    /// Returns the time since which the job is overdue at `now`.
     pub(in crate::scheduler) fn overdue_since(&self, now: WallTime) -> Option<WallTime> {
         self.deadline().filter(|deadline| *deadline <= now)
     }

@@ -114,7 +114,6 @@ impl OpenRun {
 }
 
 impl AssignedTo {
-    /// Returns the id of the assignment.
     pub(in crate::scheduler) fn id(&self) -> AssignmentId {
         AssignmentId { term: self.term, seq: self.seq }
     }
@@ -223,7 +222,6 @@ impl RunKey {
     }
 }
 
-/// Returns the key of a requested run.
 pub(in crate::scheduler) fn requested_key(request: RequestId, job: &str, tick: WallTime) -> Arc<str> {
     format!("{REQUESTED_PREFIX}{request}/{job}/{:020}", tick.as_micros()).into()
 }

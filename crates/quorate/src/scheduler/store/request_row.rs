@@ -29,7 +29,6 @@ impl RequestRow {
         self.request.id
     }
 
-    /// Returns the name of the request's job.
     pub(in crate::scheduler) fn job(&self) -> &Arc<str> {
         self.request.what.job()
     }
@@ -47,7 +46,6 @@ impl RequestRow {
         }
     }
 
-    /// Returns whether the request has ended.
     pub(in crate::scheduler) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }

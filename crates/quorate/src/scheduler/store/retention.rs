@@ -278,7 +278,6 @@ impl Vouched {
     }
 }
 
-/// Returns the latest of the records that the nodes have of one job.
 fn latest(answers: &[Answered], job: &str) -> Option<Record> {
     answers.iter().filter_map(|answer| answer.record(job)).max_by_key(|record| record.at).cloned()
 }

@@ -14,7 +14,6 @@ impl SavedState {
     /// The prefix of the keys of states.
     pub(in crate::scheduler) const PREFIX: &str = "state/";
 
-    /// Returns the key of a job's state.
     pub(in crate::scheduler) fn key(job: &str) -> Arc<str> {
         format!("{}{job}", Self::PREFIX).into()
     }

@@ -242,17 +242,14 @@ impl LedgerSnapshot {
         self.row(&JobRow::key(job)).map(|row| JobRow::parse(row)).transpose()
     }
 
-    /// Returns the requests for runs.
     pub(in crate::scheduler) fn requests(&self) -> impl Iterator<Item = RequestRow> {
         self.rows(RequestId::PREFIX).filter_map(|(_, row)| serde_json::from_str(row).ok())
     }
 
-    /// Returns the state that the ledger has of a job.
     pub(in crate::scheduler) fn state(&self, job: &str) -> SavedState {
         SavedState::new(job, self.row(&SavedState::key(job)).cloned())
     }
 
-    /// Returns the value under `key`.
     pub(in crate::scheduler) fn row(&self, key: &str) -> Option<&Arc<str>> {
         self.rows.get(key)
     }
@@ -305,7 +302,6 @@ pub(in crate::scheduler) mod tests {
         WallTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
     }
 
-    /// Returns the snapshot of a ledger with these records.
     pub(in crate::scheduler) fn snapshot(
         records: impl IntoIterator<Item = (Arc<str>, Arc<str>)>,
     ) -> LedgerSnapshot {

@@ -46,7 +46,6 @@ impl WorkRow {
     /// The part of the ledger in which workers announce themselves.
     pub(in crate::scheduler) const PART: &str = "workers";
 
-    /// Returns the key of the row of `session`.
     pub(in crate::scheduler) fn key(session: &str) -> Arc<str> {
         format!("{}{session}", Self::PREFIX).into()
     }
@@ -68,12 +67,10 @@ impl WorkRow {
 }
 
 impl WorkRun {
-    /// Returns the entry of the assignment `id`.
     pub(in crate::scheduler) fn new(id: AssignmentId, cancel: Option<Arc<str>>) -> Self {
         Self { term: id.term, seq: id.seq, cancel }
     }
 
-    /// Returns the id of the assignment.
     pub(in crate::scheduler) fn id(&self) -> AssignmentId {
         AssignmentId { term: self.term, seq: self.seq }
     }

@@ -103,7 +103,6 @@ impl AssignedRun {
         &self.open
     }
 
-    /// Returns the session that has the run.
     pub(super) fn session(&self) -> Option<&Arc<str>> {
         match self.stage {
             Stage::Storing | Stage::Given(_) => self.open.to.as_ref().map(|to| &to.session),

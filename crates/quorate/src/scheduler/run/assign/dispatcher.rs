@@ -54,7 +54,6 @@ pub(super) enum Action {
 }
 
 impl Dispatcher {
-    /// Returns the dispatcher of a term.
     pub(super) fn new(me: &Arc<str>, term: FencingToken, roster: Roster) -> Self {
         let (runs, fencing) = (BTreeMap::new(), BTreeSet::new());
         Self { me: Arc::clone(me), term, assigned: 0, roster, runs, fencing }

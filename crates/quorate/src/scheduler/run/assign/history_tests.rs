@@ -479,7 +479,6 @@ impl World {
         }
     }
 
-    /// Returns whether nodes forget in this history.
     fn forgets(&self) -> bool {
         self.seed.is_multiple_of(2)
     }

@@ -106,7 +106,6 @@ impl Roster {
         self.ended.insert(Arc::clone(session));
     }
 
-    /// Returns whether a session has ended.
     pub(super) fn has_ended(&self, session: &str) -> bool {
         self.ended.contains(session)
     }

@@ -363,7 +363,6 @@ impl AssignTask {
     }
 }
 
-/// Returns the announcements that the nodes have.
 fn announced(answers: &[Answered]) -> Vec<(Arc<str>, Announcement)> {
     let mut latest: BTreeMap<&Arc<str>, (u64, Announcement)> = BTreeMap::new();
     for (session, record) in answers.iter().flat_map(|answer| &answer.state.records) {

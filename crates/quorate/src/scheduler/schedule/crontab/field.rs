@@ -54,7 +54,6 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
 impl Field {
-    /// Returns the number of possible values of the field.
     pub(super) const fn size(&self) -> usize {
         (self.most - self.least) as usize + 1
     }
@@ -75,7 +74,6 @@ impl InvalidItem {
 }
 
 impl Dialect {
-    /// Returns the values of a field.
     pub(super) fn values(self, field: &Field, text: &str) -> Result<BTreeSet<u32>, InvalidItem> {
         let mut values = BTreeSet::new();
         for item in text.split(',') {
@@ -84,7 +82,6 @@ impl Dialect {
         Ok(values)
     }
 
-    /// Returns the days of a day-of-month field.
     pub(super) fn days_of_month(self, text: &str) -> Result<Vec<Days>, InvalidItem> {
         let mut plain = BTreeSet::new();
         let mut days = Vec::new();
@@ -98,7 +95,6 @@ impl Dialect {
         Ok(days)
     }
 
-    /// Returns the days of a day-of-week field.
     pub(super) fn days_of_week(self, text: &str) -> Result<Vec<Days>, InvalidItem> {
         let mut plain = BTreeSet::new();
         let mut days = Vec::new();

@@ -23,7 +23,6 @@ fn record(row: &JobRow) -> (Arc<str>, Arc<str>) {
     (JobRow::key("j"), row.to_value())
 }
 
-/// Returns the snapshot of a ledger that has this row of the job.
 fn stored(row: &JobRow) -> LedgerSnapshot {
     snapshot([record(row)])
 }
