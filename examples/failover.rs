@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The work of a leader: it runs until the term steps down, or until it fails.
 async fn serve(name: &'static str, term: Term) -> Result<(), Failure> {
-    println!("{name} leads, term {}", term.token());
+    println!("{name} leads, term {}", term.fencing_token()?);
     let env = term.quorum().env().clone();
     for beat in 0.. {
         // Before a write to an external system, check that the term is still held. Pass the token on to that

@@ -17,8 +17,12 @@ type Runs = Arc<Mutex<BTreeMap<u64, u32>>>;
 
 async fn beat(name: &'static str, runs: Runs, tick: RunContext) -> Result<(), Failure> {
     let token = tick.fencing_token()?;
-    println!("{name} runs {} for tick {:?} under token {token}", tick.job(), tick.at());
-    *runs.lock().unwrap_or_else(PoisonError::into_inner).entry(tick.at().as_micros()).or_default() += 1;
+    println!("{name} runs {} for tick {:?} under token {token}", tick.job(), tick.scheduled_at());
+    *runs
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .entry(tick.scheduled_at().as_micros())
+        .or_default() += 1;
     Ok(())
 }
 
@@ -28,7 +32,7 @@ async fn report(run: RunContext) -> Result<(), Failure> {
         if run.cancellation_token().is_cancelled() {
             return run.interrupted();
         }
-        println!("the {part} report of {:?}", run.at());
+        println!("the {part} report of {:?}", run.scheduled_at());
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use quorate::claim::{
     Claims,
-    stream::{Delivery, Ended, Message, Outcome},
+    stream::{Ended, Message, Outcome, Received},
 };
 use quorate_examples::{Failure, quorum};
 use quorate_redis::streams::{StreamMessage, StreamSource};
@@ -54,7 +54,7 @@ async fn consumer(
     let source = StreamSource::new(broker, stream, "shipping")?.consumer(name);
     let source = source.id_field("order").min_idle(DEAD_AFTER).batch(4);
     let begun = Arc::new(AtomicUsize::new(0));
-    let handle = move |order: Delivery<StreamMessage>| {
+    let handle = move |order: Received<StreamMessage>| {
         let (env, shop, doom) = (env.clone(), shop.clone(), doom.clone());
         let begun = begun.fetch_add(1, Ordering::Relaxed) + 1;
         async move {

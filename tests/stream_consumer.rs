@@ -9,7 +9,7 @@
 use quorate::{
     claim::{
         Claims,
-        stream::{Delivery, Ended, Message, Outcome},
+        stream::{Ended, Message, Outcome, Received},
     },
     quorum::Quorum,
 };
@@ -47,7 +47,7 @@ async fn consume(args: Vec<String>) -> Result<(), Failure> {
     let source = source.min_idle(TTL).batch(8);
     let effects = redis::Client::open(&**broker)?.get_multiplexed_async_connection().await?;
     let (lists, env) = (effects.clone(), quorum.env().clone());
-    let handler = move |order: Delivery<StreamMessage>| {
+    let handler = move |order: Received<StreamMessage>| {
         let (mut effects, env) = (effects.clone(), env.clone());
         async move {
             let id = order.message().id()?.to_owned();
@@ -75,7 +75,7 @@ async fn consume(args: Vec<String>) -> Result<(), Failure> {
     let claims = Claims::new(&quorum, "orders").ttl(TTL);
     let consumer = claims.try_consume(source.messages(), handler).concurrency(4);
     let consumer = consumer.on_end(note).on_dead(dead_letter).on_source_error(|error| eprintln!("{error}"));
-    let consumed = consumer.patience(Duration::from_millis(500)).grace(TTL).until(end).await?;
+    let consumed = consumer.max_wait(Duration::from_millis(500)).grace(TTL).until(end).await?;
     say(&format!("{consumed:?}"));
     quorum.close().await;
     Ok(())

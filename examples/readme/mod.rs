@@ -22,7 +22,8 @@ pub async fn service() -> Result<(), Failure> {
         Ok::<_, Failure>(())
     };
     let cron_job = async {
-        let report = |run: RunContext| async move { write_report(run.at(), run.fencing_token()?).await };
+        let report =
+            |run: RunContext| async move { write_report(run.scheduled_at(), run.fencing_token()?).await };
         let nightly = Job::new("nightly-report", Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?, report);
         Scheduler::new(&quorum, "reports").job(nightly).run().until(shutdown_signal()).await?;
         Ok::<_, Failure>(())

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use quorate::{
     claim::{
         ClaimOutcome,
-        stream::{Delivery, Message},
+        stream::{Message, Received},
     },
     env::Env,
 };
@@ -75,7 +75,7 @@ async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
     let (works, acked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let message = Slow { env: stage.env.clone(), takes, acked: Arc::clone(&acked) };
     let (alive, env) = (Arc::clone(&works), stage.env.clone());
-    let handler = move |delivery: Delivery<Slow>| {
+    let handler = move |delivery: Received<Slow>| {
         let (alive, env) = (Alive::new(&alive), env.clone());
         async move {
             let _alive = alive;
@@ -87,7 +87,7 @@ async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
     let consumer = stage.claims().consume(stream::once(async { message }).boxed(), handler);
     // If a rival has the message, or too few nodes answer, the consumer tries again. Its patience is longer
     // than either condition lasts.
-    let consumer = consumer.patience(Duration::from_secs(60)).until(std::future::pending::<()>());
+    let consumer = consumer.max_wait(Duration::from_secs(60)).until(std::future::pending::<()>());
     let ended = stage.cut(consumer).await;
     let idle = async {
         while works.load(Ordering::Relaxed) {

@@ -280,7 +280,12 @@ pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
         let attempt = lock.try_acquire().await;
         if let Ok(TryAcquire::Acquired(lease)) = attempt {
             assert!(!held.is_valid(), "two hold it: {:?} left to the first", held.remaining());
-            assert!(lease.token() > held.token(), "{:?} after {:?}", lease.token(), held.token());
+            assert!(
+                lease.unchecked_token() > held.unchecked_token(),
+                "{:?} after {:?}",
+                lease.unchecked_token(),
+                held.unchecked_token()
+            );
             return lease;
         }
         assert!(worker.now() < give_up, "never free: {attempt:?}");

@@ -133,10 +133,10 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     // refuses the requests as late for a moment, and then grants again.
     eventually("lease on all five again", || (bench.holders_of("x").len() == 5).then_some(())).await;
     holder.keeps(&lease, TTL).await;
-    let token = lease.token();
+    let token = lease.unchecked_token();
     lease.release().await.expect("a majority answers");
     let next = rival.must_acquire("x").await;
-    assert!(next.token() > token);
+    assert!(next.unchecked_token() > token);
     next.release().await.expect("a majority answers");
     bench.clean().await;
 }
@@ -152,12 +152,12 @@ async fn a_large_step_back_on_one_node_delays_nobody_after_a_crash() {
     bench.servers[2].step_clock(LARGE, false);
     assert!(left(&bench, 2) > 30_000, "the step did not lengthen the key's life");
     let crashed = rival.now();
-    let token = lease.token();
+    let token = lease.unchecked_token();
     holder.crash();
     drop(lease);
     let next = rival.must_acquire("x").await;
     assert!(crashed.until(rival.now()) < TTL * 3, "free only {:?} later", crashed.until(rival.now()));
-    assert!(next.token() > token);
+    assert!(next.unchecked_token() > token);
     next.release().await.expect("a majority answers");
     // The server's clock is corrected. Then the key expires, and no key is left.
     bench.servers[2].step_clock(LARGE, true);
@@ -180,7 +180,11 @@ async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watch
     let next = take_over(&rival, &lease).await;
     assert!(since.until(rival.now()) >= rival.quorum.config().quarantine(), "they voted too soon");
     sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
-    assert_eq!(sink.write(lease.token()), Err(next.token()), "the sink took an old holder's write");
+    assert_eq!(
+        sink.write(lease.unchecked_token()),
+        Err(next.unchecked_token()),
+        "the sink took an old holder's write"
+    );
     holder.sees_the_end(&lease).await;
     rival.keeps(&next, TTL).await;
     next.release().await.expect("a majority answers");
@@ -207,9 +211,13 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let next = rival.must_acquire("x").await;
     let node_states = rival.quorum.nodes();
     assert!(!node_states.iter().any(|node| jumped(&node.state)), "no worker can know: {node_states:?}");
-    assert!(next.token() > lease.token());
+    assert!(next.unchecked_token() > lease.unchecked_token());
     sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
-    assert_eq!(sink.write(lease.token()), Err(next.token()), "the sink took an old holder's write");
+    assert_eq!(
+        sink.write(lease.unchecked_token()),
+        Err(next.unchecked_token()),
+        "the sink took an old holder's write"
+    );
     holder.sees_the_end(&lease).await;
     rival.keeps(&next, TTL).await;
     next.release().await.expect("a majority answers");
@@ -261,7 +269,7 @@ async fn steps_of_a_minority_move_no_tick() {
     let starts = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&starts);
     let job = Job::new("j", every(PERIOD).expect("a period"), move |tick| {
-        noted.lock().expect("no panic").push((tick.at(), SystemWorld.wall()));
+        noted.lock().expect("no panic").push((tick.scheduled_at(), SystemWorld.wall()));
         async { Ok::<(), Infallible>(()) }
     });
     let job = job.misfire(Misfire::run_all(LARGE / 2)).delivery(Delivery::AtMostOnce);

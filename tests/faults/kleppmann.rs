@@ -81,7 +81,11 @@ async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     let quarantine = client_2.quorum.config().quarantine();
     assert!(since.until(client_2.now()) >= quarantine, "C voted too soon: {error}");
     sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
-    assert_eq!(sink.write(lease.token()), Err(next.token()), "client 1's late write was taken");
+    assert_eq!(
+        sink.write(lease.unchecked_token()),
+        Err(next.unchecked_token()),
+        "client 1's late write was taken"
+    );
     client_1.sees_the_end(&lease).await;
     client_2.keeps(&next, TTL).await;
     next.release().await.expect("C, D and E answer");
@@ -103,9 +107,18 @@ async fn clock_jump_on_node_c_is_fenced_where_the_rival_met_it_later() {
     let next = late.must_acquire("x").await;
     assert!(scene.bench.is_stored(C, "quorate:x"), "without C's vote");
     assert!(!jumped(&late.quorum.nodes()[C].state), "no worker can know");
-    assert!(next.token() > lease.token(), "{:?} after {:?}", next.token(), lease.token());
+    assert!(
+        next.unchecked_token() > lease.unchecked_token(),
+        "{:?} after {:?}",
+        next.unchecked_token(),
+        lease.unchecked_token()
+    );
     sink.write(next.fencing_token().expect("just acquired")).expect("a larger token");
-    assert_eq!(sink.write(lease.token()), Err(next.token()), "client 1's late write was taken");
+    assert_eq!(
+        sink.write(lease.unchecked_token()),
+        Err(next.unchecked_token()),
+        "client 1's late write was taken"
+    );
     scene.clients[0].sees_the_end(&lease).await;
     late.keeps(&next, TTL).await;
     next.release().await.expect("C, D and E answer");
@@ -150,7 +163,7 @@ async fn pause_after_acquire() {
     let first = client_1.until_it_notes("held").await;
     client_1.stop();
     let next = client_2.must_acquire("job").await;
-    assert!(next.token().get() > first.token);
+    assert!(next.unchecked_token().get() > first.token);
     assert!(client_1.sink().write(next.fencing_token().expect("just acquired").get()).expect("a server"));
     client_1.tell();
     let woke = client_1.go_on();
@@ -161,7 +174,7 @@ async fn pause_after_acquire() {
     // Client 1 writes although it has lost the lease. The sink refuses the write.
     let written = client_1.until_it_notes("refused").await;
     assert_eq!(written.token, first.token);
-    assert_eq!(client_1.sink().highest().expect("a server"), next.token().get());
+    assert_eq!(client_1.sink().highest().expect("a server"), next.unchecked_token().get());
     client_2.keeps(&next, TTL).await;
     next.release().await.expect("a majority answers");
     drop(client_1);

@@ -33,11 +33,11 @@ pub(crate) async fn meet(quorum: &Quorum) -> QuorumStatus {
 
 /// Returns the quorum that the configuration describes.
 pub(crate) fn quorum(config: &Config, settings: QuorumConfig) -> Result<Quorum, Failure> {
-    let only_looks = settings.only_looks;
+    let read_only = settings.read_only;
     let mut builder = Quorum::builder().config(settings);
     for node in &config.nodes {
         builder = match node {
-            NodeSpec::File { dir } => builder.node(file(dir.clone(), only_looks)),
+            NodeSpec::File { dir } => builder.node(file(dir.clone(), read_only)),
             NodeSpec::Redis { url, password_file, tls } => {
                 builder.node(redis(config, url, password_file.as_deref(), tls)?)
             }
@@ -50,15 +50,15 @@ pub(crate) fn quorum(config: &Config, settings: QuorumConfig) -> Result<Quorum, 
 /// mistyped. Even then, such a command must not write markers to these nodes or create directories of file
 /// nodes.
 pub(crate) fn only_looking(config: &Config) -> Result<Quorum, Failure> {
-    quorum(config, QuorumConfig { only_looks: true, ..config.settings.clone() })
+    quorum(config, QuorumConfig { read_only: true, ..config.settings.clone() })
 }
 
 /// Returns the nodes as a set for administration, in which each node is handled independently of the others. If
-/// `only_looks` is true, no directory of a file node is created.
-pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec], only_looks: bool) -> Result<NodeSet, Failure> {
+/// `read_only` is true, no directory of a file node is created.
+pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec], read_only: bool) -> Result<NodeSet, Failure> {
     nodes.iter().try_fold(NodeSet::default(), |set, node| {
         Ok(match node {
-            NodeSpec::File { dir } => set.node(file(dir.clone(), only_looks)),
+            NodeSpec::File { dir } => set.node(file(dir.clone(), read_only)),
             NodeSpec::Redis { url, password_file, tls } => {
                 set.node(redis(config, url, password_file.as_deref(), tls)?)
             }
@@ -66,9 +66,9 @@ pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec], only_looks: bool) ->
     })
 }
 
-fn file(dir: PathBuf, only_looks: bool) -> FileNode {
+fn file(dir: PathBuf, read_only: bool) -> FileNode {
     let node = FileNode::new(dir);
-    if only_looks { node.must_exist() } else { node }
+    if read_only { node.must_exist() } else { node }
 }
 
 /// Returns one Redis server of the configuration.
@@ -107,7 +107,7 @@ pub(crate) fn leadership(quorum: &Quorum, election: &Election) -> String {
     let impediment = election.impediment();
     if let Some(term) = election.term().filter(Term::is_valid) {
         let but = impediment.map(|why| format!(", but {why}")).unwrap_or_default();
-        return format!("leading term {}{but}", term.token().get());
+        return format!("leading term {}{but}", term.unchecked_token().get());
     }
     let without_quorum = without_quorum(&quorum.nodes());
     without_quorum

@@ -188,7 +188,7 @@ async fn under_lease(
     let command = CommandSpec::new(program)
         .args(rest)
         .env("QUORATE_RESOURCE", lease.resource().key())
-        .env("QUORATE_FENCING_TOKEN", lease.token().to_string())
+        .env("QUORATE_FENCING_TOKEN", lease.unchecked_token().to_string())
         .job_control(true);
     let deadline = guard.deadline(lease.valid_until().unwrap_or_default());
     let mut supervisor = match Supervisor::start(quorum.env(), command, deadline).await {
@@ -216,7 +216,7 @@ async fn under_lease(
         None
     } else {
         let left = lease.remaining();
-        lease.abandon();
+        lease.end_without_release();
         Some(left)
     };
     verdict(&exit, kept, &reason, args)

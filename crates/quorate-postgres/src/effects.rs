@@ -11,11 +11,11 @@ use tokio_postgres::{GenericClient, Transaction};
 ///
 /// ```no_run
 /// # use quorate::claim::ClaimHandle;
-/// # use quorate_postgres::{Effects, Error, Once};
-/// # async fn handle(client: &mut tokio_postgres::Client, id: &str, claim: ClaimHandle) -> Result<(), Error> {
+/// # use quorate_postgres::{Effects, Once};
+/// # async fn handle(client: &mut tokio_postgres::Client, id: &str, claim: ClaimHandle) -> Result<(), Box<dyn std::error::Error>> {
 /// let effects = Effects::new("orders");
 /// let transaction = client.transaction().await?;
-/// if let Once::First = effects.once(&transaction, id, claim.token()).await? {
+/// if let Once::First = effects.once(&transaction, id, claim.fencing_token()?).await? {
 ///     transaction.execute("UPDATE stock SET left = left - 1", &[]).await?;
 /// }
 /// transaction.commit().await?; // then complete the claim in both cases

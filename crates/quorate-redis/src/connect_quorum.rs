@@ -88,7 +88,7 @@ impl RedisQuorumBuilder {
         ledger_retention(Duration);
         durable(bool);
         trust_new_nodes(bool);
-        only_looks(bool);
+        read_only(bool);
     }
 
     /// Checks the settings and starts the quorum, as [`QuorumBuilder::build`] does. The quorum connects in

@@ -98,7 +98,7 @@ fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<
         note(&noted, who, &tick);
         let hangs = first.swap(false, Ordering::AcqRel);
         if hangs {
-            let _ = ticks.send(tick.at().as_micros());
+            let _ = ticks.send(tick.scheduled_at().as_micros());
         }
         async move { if hangs { std::future::pending().await } else { Ok::<(), String>(()) } }
     });
@@ -112,7 +112,12 @@ fn rules(job: Job, delivery: Delivery) -> Job {
 
 fn note(starts: &Starts, who: &'static str, tick: &RunContext) {
     assert!(tick.fencing_token().is_ok() && tick.term().is_none(), "it runs under a claim");
-    starts.lock().unwrap().entry(tick.at().as_micros()).or_default().push((who, tick.is_catch_up()));
+    starts
+        .lock()
+        .unwrap()
+        .entry(tick.scheduled_at().as_micros())
+        .or_default()
+        .push((who, tick.is_catch_up()));
 }
 
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
@@ -284,7 +289,7 @@ async fn a_stopping_worker_gives_its_tick_back() {
     let noted = Arc::clone(&starts);
     let patient = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: RunContext| {
         note(&noted, "a", &tick);
-        let _ = ticks.send(tick.at().as_micros());
+        let _ = ticks.send(tick.scheduled_at().as_micros());
         async move {
             tick.cancellation_token().cancelled().await;
             Err("cancelled".to_owned())
@@ -312,7 +317,12 @@ async fn a_job_that_changes_its_placement_runs_no_tick_twice() {
     let noted = Arc::clone(&starts);
     let both = Job::new("j", every(period).unwrap(), move |tick: RunContext| {
         let who = if tick.term().is_some() { "leader" } else { "any" };
-        noted.lock().unwrap().entry(tick.at().as_micros()).or_default().push((who, tick.is_catch_up()));
+        noted
+            .lock()
+            .unwrap()
+            .entry(tick.scheduled_at().as_micros())
+            .or_default()
+            .push((who, tick.is_catch_up()));
         async { Ok::<_, String>(()) }
     });
     let both = rules(both, Delivery::AtMostOnce);

@@ -7,7 +7,7 @@ use quorate::{
     Claim, Claims, Election, Job, Scheduler, Term,
     claim::{
         ClaimHandle, ClaimOutcome,
-        stream::{Delivery, Message},
+        stream::{Message, Received},
     },
     env::WallTime,
     scheduler::{RunContext, at},
@@ -111,7 +111,7 @@ impl Held for Term {
     }
 }
 
-impl<M> Held for Delivery<M> {
+impl<M> Held for Received<M> {
     fn stop_token(&self) -> &CancellationToken {
         self.cancellation_token()
     }
@@ -138,7 +138,7 @@ impl Held for ClaimHandle {
 /// use quorate_test::{run_context, time};
 ///
 /// async fn nightly(run: RunContext) -> Result<String, quorate::LeaseLost> {
-///     Ok(format!("report of {} under {}", run.at(), run.fencing_token()?))
+///     Ok(format!("report of {} under {}", run.scheduled_at(), run.fencing_token()?))
 /// }
 ///
 /// # quorate_test::run(async {
@@ -228,7 +228,7 @@ pub async fn term(group: &str) -> UnderTest<Term> {
 ///
 /// # Cancel safety
 /// Safe: dropping the future ends the cluster.
-pub async fn delivery<M: Message>(message: M) -> UnderTest<Delivery<M>> {
+pub async fn delivery<M: Message>(message: M) -> UnderTest<Received<M>> {
     let cluster = Cluster::memory(1);
     let worker = cluster.worker(NAME);
     let message = Mutex::new(Some(message));

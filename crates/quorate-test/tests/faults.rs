@@ -71,7 +71,7 @@ async fn a_paused_leader_has_lost_its_lease_when_it_wakes() {
     a.resume();
     cluster.advance(SECOND).await;
     assert!(lease.lost_token().is_cancelled());
-    assert!(next.fencing_token().unwrap() > lease.token());
+    assert!(next.fencing_token().unwrap() > lease.unchecked_token());
 }
 
 /// The leader notices only when it is resumed that its lease has ended. In the history its term ends with the lease.

@@ -19,7 +19,7 @@ struct Service {
 impl Service {
     async fn report(self, run: RunContext, worker: String) -> Result<(), quorate::LeaseLost> {
         let token = run.fencing_token()?.get();
-        self.reports.lock().unwrap().push((run.at(), worker, token));
+        self.reports.lock().unwrap().push((run.scheduled_at(), worker, token));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use peak_alloc::PeakAlloc;
 use quorate::{
     claim::{
         Claim, ClaimOutcome, Claims,
-        stream::{Delivery, Message},
+        stream::{Message, Received},
     },
     election::{Election, Term},
     env::Env,
@@ -159,7 +159,7 @@ async fn messages(quorum: &Quorum, many: usize, round: &str) {
         }
     }
     let letters = (0..many / 5).map(|number| Letter(format!("{round}-letter-{number}")));
-    let handler = |_: Delivery<Letter>| async { Ok::<_, Infallible>(()) };
+    let handler = |_: Received<Letter>| async { Ok::<_, Infallible>(()) };
     claims.consume(stream::iter(letters), handler).until(pending::<()>()).await.expect("it ends");
 }
 

@@ -19,7 +19,7 @@
 //!
 //! /// One run of the job.
 //! async fn report(run: RunContext) -> Result<(), Failure> {
-//!     println!("the report of {}, under token {}", run.at(), run.fencing_token()?);
+//!     println!("the report of {}, under token {}", run.scheduled_at(), run.fencing_token()?);
 //!     Ok(())
 //! }
 //!
@@ -153,7 +153,7 @@ pub use scheduler::Cron;
 /// use std::{convert::Infallible, time::Duration};
 ///
 /// let job = Job::new("heartbeat", quorate::scheduler::every(Duration::from_secs(5))?, |tick| async move {
-///     println!("due at {}", tick.at());
+///     println!("due at {}", tick.scheduled_at());
 ///     Ok::<(), Infallible>(())
 /// });
 /// # drop(job);

@@ -85,7 +85,7 @@ impl Worker {
         let (name, starts) = (self.name, Arc::clone(&self.starts));
         let job = Job::new("j", every(PERIOD).expect("a period"), move |tick| {
             let start = (name, SystemWorld.wall());
-            starts.lock().expect("no panic").entry(tick.at().as_micros()).or_default().push(start);
+            starts.lock().expect("no panic").entry(tick.scheduled_at().as_micros()).or_default().push(start);
             async { Ok::<(), Infallible>(()) }
         });
         let job = job.misfire(Misfire::run_all(30 * SECOND)).delivery(delivery).placement(placement);

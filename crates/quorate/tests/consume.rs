@@ -13,7 +13,7 @@ use futures_util::{StreamExt, stream};
 use quorate::{
     claim::{
         ClaimOutcome, Claims, Fingerprint,
-        stream::{Delivery, Ended, Message, Outcome},
+        stream::{Ended, Message, Outcome, Received},
     },
     node::MemoryNode,
     quorum::Quorum,
@@ -111,7 +111,7 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(SECOND)
 }
 
-async fn handled(_: Delivery<TestMessage>) -> Result<(), String> {
+async fn handled(_: Received<TestMessage>) -> Result<(), String> {
     Ok(())
 }
 
@@ -131,7 +131,7 @@ async fn each_message_is_handled_once_and_acked_after_its_done_record() {
     let times = Arc::new(AtomicUsize::new(0));
     let consumer = |quorum: &Quorum| {
         let times = Arc::clone(&times);
-        let handler = move |delivery: Delivery<TestMessage>| {
+        let handler = move |delivery: Received<TestMessage>| {
             let times = Arc::clone(&times);
             async move {
                 delivery.fencing_token().expect("ours");
@@ -164,7 +164,7 @@ async fn an_invalid_message_is_reported_and_blocks_no_other() {
     let mut messages = sender.messages(["good", "", "bad\nline", "fails", "panics", "deaf", &long]);
     messages.push(sender.message(b"\xff\xfe"));
     messages.extend(sender.messages(["good too"]));
-    let handler = |delivery: Delivery<TestMessage>| async move {
+    let handler = |delivery: Received<TestMessage>| async move {
         match &*delivery.message().id {
             b"fails" => Err("no stock".to_owned()),
             b"panics" => panic!("at the disco"),
@@ -229,7 +229,7 @@ async fn nothing_is_pulled_without_room() {
     });
     let handler = {
         let (at_work, most, gate) = (Arc::clone(&at_work), Arc::clone(&most), Arc::clone(&gate));
-        move |_: Delivery<TestMessage>| {
+        move |_: Received<TestMessage>| {
             let (at_work, most, gate) = (Arc::clone(&at_work), Arc::clone(&most), Arc::clone(&gate));
             async move {
                 most.fetch_max(at_work.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -276,7 +276,7 @@ async fn a_message_of_another_worker_is_retried_until_patience_ends() {
     }
     let (never, freed, done) = (theirs.pop(), theirs.pop().expect("one"), theirs.pop().expect("one"));
     let source = stream::iter(sender.messages(["done soon", "freed soon", "never", "ours"]));
-    let consumer = claims(&a).consume(source, handled).concurrency(4).patience(SECOND * 2);
+    let consumer = claims(&a).consume(source, handled).concurrency(4).max_wait(SECOND * 2);
     let ends = async {
         while !sender.ended().contains_key("ours") {
             a.env().sleep(Duration::from_millis(1)).await;
@@ -303,7 +303,7 @@ async fn shutdown_waits_for_handlers_within_the_grace_and_abandons_the_rest() {
     let begun = Arc::new(AtomicUsize::new(0));
     let handler = {
         let begun = Arc::clone(&begun);
-        move |delivery: Delivery<TestMessage>| {
+        move |delivery: Received<TestMessage>| {
             begun.fetch_add(1, Ordering::Relaxed);
             async move {
                 delivery.cancellation_token().cancelled().await;
@@ -436,7 +436,7 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
     let (sender, nodes) = (Sender::default(), nodes());
     let a = quorum("a", &nodes);
     let claims = Claims::new(&a, "letters").max_attempts(1);
-    let fails = |_: Delivery<TestMessage>| async { Err::<(), _>("no stock") };
+    let fails = |_: Received<TestMessage>| async { Err::<(), _>("no stock") };
     let failed = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(failed.expect("timings").failed, 1);
     for _ in 0..2 {
@@ -470,7 +470,7 @@ async fn a_lost_claim_drops_its_handler_and_is_not_acked() {
     let (a, off) = with_switch(&nodes);
     let begun = Arc::new(Notify::new());
     let reported = Arc::clone(&begun);
-    let handler = move |_: Delivery<TestMessage>| {
+    let handler = move |_: Received<TestMessage>| {
         reported.notify_one();
         pending::<Result<(), String>>()
     };
@@ -494,7 +494,7 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
     let dead = Arc::new(Mutex::new(Vec::new()));
     let consumer = |quorum: &Quorum, ids: [&'static str; 2]| {
         let dead_messages = Arc::clone(&dead);
-        let handler = |delivery: Delivery<TestMessage>| async move {
+        let handler = |delivery: Received<TestMessage>| async move {
             if delivery.message().id == b"bad" {
                 Err(format!("attempt {}", delivery.claim().attempt()))
             } else {
@@ -533,7 +533,7 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
 async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
     let (nodes, sender) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
-    let fails = |_: Delivery<TestMessage>| ready(Err::<(), _>("no"));
+    let fails = |_: Received<TestMessage>| ready(Err::<(), _>("no"));
     let once = claims(&a).max_attempts(1).consume(stream::iter(sender.messages(["bad"])), fails);
     assert_eq!(once.until(pending::<()>()).await.expect("sound timings").failed, 1);
     let (ended, left) = (Arc::clone(&sender.ended), Arc::clone(&sender.left));

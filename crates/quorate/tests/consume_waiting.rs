@@ -16,7 +16,7 @@ use log::Log;
 use quorate::{
     claim::{
         Claim, ClaimOutcome, Claims,
-        stream::{Consumed, Delivery, Ended, Outcome},
+        stream::{Consumed, Ended, Outcome, Received},
     },
     node::MemoryNode,
     quorum::Quorum,
@@ -133,7 +133,7 @@ async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
         .consume(stream::iter(orders(&all)), |_| ready(Ok::<_, String>(())))
         .concurrency(1)
         .max_waiting(1)
-        .patience(SECOND)
+        .max_wait(SECOND)
         .on_end(move |end: &Ended<Order>| {
             reported.lock().expect("no panic").push((end.message.0.clone(), end.outcome.clone(), end.took));
         });
@@ -181,7 +181,7 @@ impl Worker {
         begun: Arc<AtomicUsize>,
     ) -> Option<Consumed> {
         let env = self.quorum.env().clone();
-        let handler = move |_: Delivery<Order>| {
+        let handler = move |_: Received<Order>| {
             let env = env.clone();
             begun.fetch_add(1, Ordering::SeqCst);
             async move {
@@ -253,6 +253,6 @@ async fn the_default_patience_depends_on_the_source() {
     let acked = stream::iter([("order-1", (), || ready(Ok::<(), String>(())))]);
     let again = claims.consume(acked, |_| ready(Ok::<_, String>(())));
     assert!(format!("{again:?}").contains("patience: 30s"), "{again:?}");
-    assert!(format!("{:?}", again.patience(SECOND)).contains("patience: 1s"));
+    assert!(format!("{:?}", again.max_wait(SECOND)).contains("max_wait: 1s"));
     quorum.close().await;
 }

@@ -34,7 +34,7 @@ async fn a_transferred_lease_goes_to_its_successor_before_longer_waiters() {
     let mut last = FencingToken::default();
     for _ in 0..5 {
         let lease = a.lock("x").acquire().await.expect("free");
-        assert!(lease.token() > last);
+        assert!(lease.unchecked_token() > last);
         let waiting = {
             let c = c.clone();
             c.env().clone().spawn_scoped(async move { c.lock("x").acquire().await })
@@ -44,13 +44,13 @@ async fn a_transferred_lease_goes_to_its_successor_before_longer_waiters() {
             b.env().clone().spawn_scoped(async move { b.lock("x").acquire().await })
         };
         a.env().sleep(SECOND / 10).await;
-        let (lost, token) = (lease.lost_token().clone(), lease.token());
+        let (lost, token) = (lease.lost_token().clone(), lease.unchecked_token());
         let lasts = lease.transfer_to("b").await.expect("a majority keeps it");
         assert!(lost.is_cancelled() && lasts <= SECOND);
         let theirs = successor.await.expect("no panic").expect("kept for it");
-        assert!(theirs.token() > token, "a larger token");
+        assert!(theirs.unchecked_token() > token, "a larger token");
         assert!(theirs.is_valid());
-        last = theirs.token();
+        last = theirs.unchecked_token();
         drop(waiting);
         theirs.release().await.expect("all nodes answer");
     }
@@ -178,7 +178,7 @@ async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     assert_eq!(before, [ElectionEvent::AskedToResign(first), ElectionEvent::StepDown(first)]);
     // The nodes still store the resign request for ten seconds. The request must not apply to the new leader.
     outside.env().sleep(SECOND).await;
-    assert!(b.election.term().is_some_and(|term| term.token() == second && term.is_valid()));
+    assert!(b.election.term().is_some_and(|term| term.unchecked_token() == second && term.is_valid()));
     // This request is for the present leader. The nodes still store the first request, which must not block
     // this one.
     let again = observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
@@ -248,7 +248,10 @@ async fn a_leader_without_heartbeat_resigns_and_an_ineligible_candidate_does_not
     let second = b.elected().await;
     fit.store(false, Ordering::Release);
     quorum.env().sleep(SECOND * 3 / 2).await;
-    assert!(b.election.term().is_some_and(|term| term.token() == second), "a term that has begun goes on");
+    assert!(
+        b.election.term().is_some_and(|term| term.unchecked_token() == second),
+        "a term that has begun goes on"
+    );
     for one in [a, b] {
         one.end().await;
     }
@@ -338,7 +341,7 @@ async fn a_forced_release_applies_to_the_observed_holder_only() {
     assert!(forced.is_clear() && forced.is_final() && forced.freed == 5, "{forced:?}");
     assert!(lease.is_valid(), "the holder does not know");
     let next = outside.lock("x").acquire().await.expect("free");
-    assert!(next.token() > lease.token(), "which is what the sink compares");
+    assert!(next.unchecked_token() > lease.unchecked_token(), "which is what the sink compares");
     a.close().await;
     outside.close().await;
 }
@@ -356,7 +359,7 @@ async fn a_holder_does_not_take_back_a_lock_that_was_released_by_force() {
         assert!(outside.force_release(&resource, lease.owner()).await.is_final());
         if other_holds {
             let other = outside.lock("x").acquire().await.expect("free");
-            assert!(other.token() > lease.token());
+            assert!(other.unchecked_token() > lease.unchecked_token());
             other.release().await.expect("all nodes answer");
         }
         assert!(matches!(lease.extend().await, Err(LeaseError::Lost(_))), "{other_holds}");

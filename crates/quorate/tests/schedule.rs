@@ -41,7 +41,7 @@ fn counting(
 ) -> impl Fn(RunContext) -> futures::Work + Send + Sync + 'static {
     let starts = Arc::clone(starts);
     move |tick| {
-        starts.lock().expect("no panic").entry(tick.at().as_micros()).or_default().push(who);
+        starts.lock().expect("no panic").entry(tick.scheduled_at().as_micros()).or_default().push(who);
         Box::pin(async { Ok(()) })
     }
 }

@@ -69,7 +69,7 @@ pub(crate) async fn work(
 
 /// Returns the numbers and the tokens of claimed messages.
 fn tokens(claims: &[Claim]) -> Vec<(u64, u64)> {
-    claims.iter().filter_map(|claim| Some((number(claim.id())?, claim.token().get()))).collect()
+    claims.iter().filter_map(|claim| Some((number(claim.id())?, claim.unchecked_token().get()))).collect()
 }
 
 /// Returns the number of a message, from its id.
@@ -125,7 +125,7 @@ impl Worker<'_> {
     /// could follow any check.
     async fn commit_effects(&mut self, mine: &[Claim]) -> Result<(), Failure> {
         let transaction = self.client.transaction().await?;
-        let messages: Vec<_> = mine.iter().map(|claim| (&**claim.id(), claim.token())).collect();
+        let messages: Vec<_> = mine.iter().map(|claim| (&**claim.id(), claim.unchecked_token())).collect();
         let verdicts = match self.mode {
             Mode::With => self.effects.once_each(&transaction, &messages).await?,
             Mode::Without => vec![Once::First; messages.len()],

@@ -150,7 +150,7 @@ pub(crate) async fn work(settings: &Settings, quorum: &Quorum, journal: &Journal
     for number in 0..registered {
         let (late, env) = (Arc::clone(&late), quorum.env().clone());
         let handler = move |tick: RunContext| {
-            let micros = tick.at().until(env.wall()).as_micros() as u64;
+            let micros = tick.scheduled_at().until(env.wall()).as_micros() as u64;
             late.lock().unwrap_or_else(PoisonError::into_inner).push(micros);
             async { Ok::<(), Infallible>(()) }
         };

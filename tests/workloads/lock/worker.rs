@@ -40,7 +40,7 @@ pub(crate) async fn work(
             Err(error) if error.is_permanent() => return Err(error.into()),
             Err(_) => continue,
         };
-        let token = lease.token().get();
+        let token = lease.unchecked_token().get();
         journal.write(Event::StoreCalled { token, write: None });
         let read = store.read(token).await?;
         journal.write(Event::StoreReturned { value: read.as_ref().map(fingerprint) });

@@ -102,7 +102,8 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn begin(journal: &Journal, tick: &RunContext) -> Self {
-        let (job, at, term) = (Arc::clone(tick.job()), tick.at().as_micros(), tick.token().get());
+        let (job, at, term) =
+            (Arc::clone(tick.job()), tick.scheduled_at().as_micros(), tick.unchecked_token().get());
         journal.write(Event::RunStarted { job: Arc::clone(&job), tick: at, term });
         Self { journal: journal.clone(), job, tick: at, term, done: false }
     }

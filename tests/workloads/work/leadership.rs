@@ -21,7 +21,8 @@ impl Leadership {
         check_every: Duration,
     ) -> Option<Self> {
         let requested = BootTime::default(); // It is not known.
-        let log = LeaseLog::begin(journal, election, term.token().get(), requested, || term.remaining())?;
+        let log =
+            LeaseLog::begin(journal, election, term.unchecked_token().get(), requested, || term.remaining())?;
         Some(Self { term, log, check_every })
     }
 

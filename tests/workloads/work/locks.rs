@@ -84,7 +84,7 @@ async fn hold(
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     let env = quorum.env();
-    let token = lease.token().get();
+    let token = lease.unchecked_token().get();
     let Some(log) = LeaseLog::begin(journal, name, token, requested, || lease.remaining()) else {
         return Ok(());
     };

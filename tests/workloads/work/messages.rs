@@ -114,7 +114,7 @@ impl Task {
     /// Handles the message. Returns whether it is done.
     async fn run(self, takes: Duration, fails: bool, stop: &CancellationToken) -> bool {
         let Self { message, requested, claim, env, journal } = self;
-        let (handle, token) = (claim.handle(), claim.token().get());
+        let (handle, token) = (claim.handle(), claim.unchecked_token().get());
         let resource = format!("claim/{message}");
         let log = LeaseLog::begin(&journal, &resource, token, requested, || handle.remaining());
         let Some(log) = log else {

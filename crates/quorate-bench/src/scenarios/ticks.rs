@@ -222,7 +222,7 @@ fn jobs(env: &Env, starts: &Starts, load: Load) -> Result<Vec<Job>, String> {
         let schedule = every(period + Duration::from_micros(number as u64));
         let schedule = schedule.map_err(|error| error.to_string())?;
         let job = Job::new(&format!("job-{number:06}"), schedule, move |run| {
-            starts.add(run.at().until(env.wall()));
+            starts.add(run.scheduled_at().until(env.wall()));
             async { Ok::<(), std::io::Error>(()) }
         });
         // A window that is shorter than the period is refused.

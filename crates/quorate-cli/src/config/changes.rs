@@ -69,7 +69,7 @@ impl Config {
             ("group", self.group != new.group),
             ("worker", old_settings.worker != settings.worker),
             ("node_timeout", old_settings.node_timeout != settings.node_timeout),
-            ("contact", old_settings.ask_all_nodes != settings.ask_all_nodes),
+            ("ask", old_settings.ask_all_nodes != settings.ask_all_nodes),
             ("max_ttl", old_settings.max_ttl != settings.max_ttl),
             ("drift_rate", old_settings.drift_rate.to_bits() != settings.drift_rate.to_bits()),
             ("clock_step_allowance", old_settings.clock_step_allowance != settings.clock_step_allowance),

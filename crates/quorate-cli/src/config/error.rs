@@ -8,6 +8,7 @@ use std::{
 
 /// The keys whose values can have the wrong type.
 const KEYS: [&str; 58] = [
+    "ask",
     "at",
     "attempts",
     "background",
@@ -16,7 +17,6 @@ const KEYS: [&str; 58] = [
     "cert_file",
     "clock_step_allowance",
     "command",
-    "contact",
     "cwd",
     "delay",
     "delivery",

@@ -28,7 +28,7 @@ pub(super) struct FileText {
     pub(super) prefix: Option<Spanned<String>>,
     worker: Option<Spanned<String>>,
     node_timeout: Option<Time>,
-    contact: Option<ContactText>,
+    ask: Option<AskText>,
     max_ttl: Option<Time>,
     drift_rate: Option<Spanned<f64>>,
     clock_step_allowance: Option<Time>,
@@ -135,7 +135,7 @@ pub(super) struct RetriesText {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum ContactText {
+pub(super) enum AskText {
     Majority,
     All,
 }
@@ -292,7 +292,7 @@ impl FileText {
         QuorumConfig {
             worker: self.worker.as_ref().map_or(worker, |worker| worker.as_ref()).into(),
             node_timeout: time(self.node_timeout.as_ref(), default.node_timeout),
-            ask_all_nodes: self.contact == Some(ContactText::All),
+            ask_all_nodes: self.ask == Some(AskText::All),
             max_ttl: time(self.max_ttl.as_ref(), default.max_ttl),
             drift_rate: self.drift_rate.as_ref().map_or(default.drift_rate, |rate| *rate.as_ref()),
             clock_step_allowance: time(self.clock_step_allowance.as_ref(), default.clock_step_allowance),

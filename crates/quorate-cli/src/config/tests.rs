@@ -69,7 +69,7 @@ fn every_key_is_read() {
         prefix = "shop:"
         worker = "w1"
         node_timeout = "50ms"
-        contact = "all"
+        ask = "all"
         max_ttl = "20s"
         drift_rate = 0.02
         clock_step_allowance = "100ms"
@@ -207,7 +207,7 @@ fn errors_name_line_key_value_and_fix() {
             &[":3: job \"a\" has nothing to run; add command = [", "or shell = "],
         ),
         (format!("{NODES}max_running = 0"), &[":2: max_running is 0; give it 1 or more"]),
-        (format!("{NODES}contact = \"some\""), &[":2: contact `some` is unknown; "]),
+        (format!("{NODES}ask = \"some\""), &[":2: ask `some` is unknown; "]),
         (format!("{NODES}durable = \"yes\""), &[":2: durable: ", "expected a boolean"]),
         (format!("{NODES}group = \"a\"\ngroup = \"b\""), &[":3: duplicate key `group`; keep one"]),
         (format!("{NODES}group = \"a"), &[":2: "]),

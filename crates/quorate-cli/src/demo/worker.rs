@@ -115,7 +115,9 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
     let campaign = election.run(|term: Term| {
         let (journal, scheduler) = (journal.clone(), scheduler.clone());
         async move {
-            journal.write(Event::Elected { term: term.token().get() }).map_err(|e| e.to_string())?;
+            journal
+                .write(Event::Elected { term: term.unchecked_token().get() })
+                .map_err(|e| e.to_string())?;
             scheduler.lead(term).await.map_err(|e| e.to_string())
         }
     });
@@ -134,7 +136,7 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
         let journal = journal.clone();
         async move {
             let Some(led) = tick.term() else { return Ok(()) };
-            journal.write(Event::TickStart { tick: tick.at().as_micros() })?;
+            journal.write(Event::TickStart { tick: tick.scheduled_at().as_micros() })?;
             led.quorum().env().sleep(TICK_TAKES).await;
             Ok::<(), io::Error>(())
         }
@@ -167,7 +169,7 @@ async fn handle(
     let (env, journal) = (quorum.env().clone(), journal.clone());
     let inbox = inbox::messages(&env, dir);
     let claims = Claims::new(quorum, MESSAGES).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE);
-    let consumer = claims.try_consume(inbox, move |delivery: stream::Delivery<inbox::Message>| {
+    let consumer = claims.try_consume(inbox, move |delivery: stream::Received<inbox::Message>| {
         let (env, journal) = (env.clone(), journal.clone());
         async move {
             let token = delivery.fencing_token().map_err(io::Error::other)?.get();

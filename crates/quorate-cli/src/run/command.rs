@@ -60,9 +60,9 @@ async fn run(
     tick: &RunContext,
 ) -> Result<(), String> {
     let mut spec = spec(job, env, tick)?;
-    let label = RunLabel { job: Arc::clone(&job.name), tick: tick.at(), attempt: tick.attempt() };
+    let label = RunLabel { job: Arc::clone(&job.name), tick: tick.scheduled_at(), attempt: tick.attempt() };
     let file = match &around.outputs {
-        Some(outputs) => outputs.open(env, &job.name, tick.at()).await,
+        Some(outputs) => outputs.open(env, &job.name, tick.scheduled_at()).await,
         None => None,
     };
     let most = job.keep_output.unwrap_or_default();
@@ -100,7 +100,7 @@ async fn run(
     let Some(ended) = exit.background_text() else { return outcome };
     tracing::warn!(
         job = &*job.name,
-        run = rfc3339(tick.at()),
+        run = rfc3339(tick.scheduled_at()),
         "the command has ended, and {ended}; start them in the foreground, or set background = \"leave\""
     );
     tick.set_note(&ended);
@@ -138,7 +138,7 @@ fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, St
     }
     spec = spec
         .env("QUORATE_JOB", &*job.name)
-        .env("QUORATE_TICK", rfc3339(tick.at()))
+        .env("QUORATE_TICK", rfc3339(tick.scheduled_at()))
         .env("QUORATE_CAUSE", tick.cause().to_string())
         .env("QUORATE_ATTEMPT", tick.attempt().to_string())
         .env("QUORATE_FENCING_TOKEN", token.to_string());

@@ -4,13 +4,13 @@
 //! # Example
 //!
 //! ```no_run
-//! use quorate::{claim::{Claims, stream::Delivery}, quorum::Quorum};
+//! use quorate::{claim::{Claims, stream::Received}, quorum::Quorum};
 //! use quorate_redis::{Connect, streams::{StreamMessage, StreamSource}};
 //!
 //! # async fn consume() -> Result<(), Box<dyn std::error::Error>> {
 //! let quorum = Quorum::connect(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]).await?;
 //! let orders = StreamSource::new("redis://broker.example", "orders", "billing")?.consumer("billing-1");
-//! let handle = |order: Delivery<StreamMessage>| async move {
+//! let handle = |order: Received<StreamMessage>| async move {
 //!     println!("{:?} under token {}", order.message().text("item"), order.fencing_token()?);
 //!     Ok::<_, quorate::lease::LeaseLost>(())
 //! };

@@ -39,11 +39,11 @@ pub(super) async fn stopped_holder(truth: Truth) -> Timeline {
     scene.begin();
     scene.acquire(0, |lock| lock.ttl(seconds(4)));
     scene.until(seconds(2)).await;
-    let checked = scene.lease(0, Lease::token);
+    let checked = scene.lease(0, Lease::unchecked_token);
     scene.set_stopped(0, true);
     scene.acquire(1, |lock| lock.ttl(seconds(4)));
     scene.until(seconds(8)).await;
-    let token = scene.lease(1, Lease::token);
+    let token = scene.lease(1, Lease::unchecked_token);
     assert!(storage.write(&mut scene, token, "b") && token > checked, "the token of b is larger");
     scene.until(seconds(11)).await;
     scene.set_stopped(0, false);

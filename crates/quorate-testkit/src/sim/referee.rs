@@ -258,7 +258,7 @@ impl Referee {
 
     /// Records that a worker's code has received `lease`.
     pub fn granted(&self, host: &Arc<Host>, lease: Lease) -> Arc<Held> {
-        let (resource, token) = (lease.resource().clone(), lease.token().get());
+        let (resource, token) = (lease.resource().clone(), lease.unchecked_token().get());
         // No simulated worker changes the step-down grace from its default, a fifth of the TTL.
         let grace = lease.ttl() / 5;
         self.holds(host, Holder::Lease(Arc::new(lease)), resource, token, grace)
@@ -354,7 +354,7 @@ impl Referee {
             run: work.id,
             worker: Arc::clone(held.host.name()),
             job: Arc::clone(tick.job()),
-            at: tick.at(),
+            at: tick.scheduled_at(),
             token: held.token,
             valid,
             true_wall: self.true_wall(),

@@ -163,7 +163,7 @@ struct Completing<'a> {
 impl<'a> Completing<'a> {
     fn new(ending: Ending<'a>, now: WallTime, pool: &NodePool) -> Self {
         let Ending { lease, mut record, retention, refused } = ending;
-        (record.token, record.at) = (lease.token(), now.as_micros());
+        (record.token, record.at) = (lease.unchecked_token(), now.as_micros());
         let length = record.result.len();
         let too_long = || (length > RESULT_MAX).then_some(ClaimError::TooLong { length, most: RESULT_MAX });
         let verdict = refused.then_some(LeaseLost.into()).or_else(too_long).map(Err);

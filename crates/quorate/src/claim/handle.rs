@@ -107,7 +107,7 @@ impl Claim {
 
     /// Returns the fencing token, even if this worker no longer holds the claim.
     pub fn unchecked_token(&self) -> FencingToken {
-        self.handle.token()
+        self.handle.unchecked_token()
     }
 
     /// Returns the fencing token, if this worker holds the claim at this moment.
@@ -212,7 +212,7 @@ impl ClaimHandle {
 
     /// Returns the fencing token, even if this worker no longer holds the claim.
     pub fn unchecked_token(&self) -> FencingToken {
-        self.lease.token()
+        self.lease.unchecked_token()
     }
 
     /// Returns the fencing token if this worker holds the claim at this moment. Pass it to the write that

@@ -82,7 +82,7 @@ pub struct QuorumConfig {
     pub trust_new_nodes: bool,
     /// Keeps the worker from writing markers, so that a wrong setting of this worker does not stay on the
     /// nodes. The worker uses only nodes that other workers have marked. Default false.
-    pub only_looks: bool,
+    pub read_only: bool,
     /// The safety mechanisms that this worker leaves out, to test that the simulation detects their absence.
     /// Default none.
     #[cfg(feature = "sabotage")]
@@ -104,7 +104,7 @@ impl Default for QuorumConfig {
             ledger_retention: Duration::from_secs(30 * 24 * 3600),
             durable: false,
             trust_new_nodes: false,
-            only_looks: false,
+            read_only: false,
             #[cfg(feature = "sabotage")]
             sabotage: Vec::new(),
         }

@@ -170,7 +170,7 @@ mod tests {
             ledger_retention: _,
             durable,
             trust_new_nodes,
-            only_looks: _,
+            read_only: _,
             #[cfg(feature = "sabotage")]
                 sabotage: _,
         } = base.clone();

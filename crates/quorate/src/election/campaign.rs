@@ -188,7 +188,7 @@ where
         let election = &self.election;
         let mut events = lease.events();
         let term = election.new_term(lease);
-        let token = term.token();
+        let token = term.unchecked_token();
         let term_guard = TermGuard(term.clone());
         election.begin_term(&term);
         election.emit(ElectionEvent::Elected(token));
@@ -232,7 +232,12 @@ where
 
 /// Returns the span of a term, from the acquisition of the lease to its release or loss.
 fn term_span(election: &Election, lease: &Lease) -> Span {
-    tracing::debug_span!("term", group = &**election.group(), term = lease.token().get(), outcome = Empty)
+    tracing::debug_span!(
+        "term",
+        group = &**election.group(),
+        term = lease.unchecked_token().get(),
+        outcome = Empty
+    )
 }
 
 /// Returns the pause before the next campaign. Returns `None` if no pause is needed: the candidate campaigns
@@ -288,7 +293,7 @@ fn pause_after<E: Display>(
 /// lead by now.
 fn log_end<E>(election: &Election, term: &Term, end: &End<E>, cause: Option<StepDownCause>) {
     let why = lost_because(term.failed_extension());
-    let (group, term) = (&**election.group(), term.token().get());
+    let (group, term) = (&**election.group(), term.unchecked_token().get());
     match (end, cause) {
         (End::Lost { .. } | End::Done, Some(StepDownCause::MaxHold)) => {
             tracing::info!(group, term, "the longest term is over");
@@ -313,7 +318,7 @@ fn log_end<E>(election: &Election, term: &Term, end: &End<E>, cause: Option<Step
 /// successor. If the term [must not release the lease](Term::end_without_release), the lease expires by
 /// itself.
 async fn release(election: &Election, term: &Term) {
-    let token = term.token();
+    let token = term.unchecked_token();
     if term.is_unreleased() {
         tracing::warn!(
             group = &**election.group(),

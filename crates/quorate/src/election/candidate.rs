@@ -33,7 +33,7 @@ use tokio::sync::mpsc;
 /// let work = move |term: quorate::Term| {
 ///     let done = done.take();
 ///     async move {
-///         println!("leader, term {}", term.token());
+///         println!("leader, term {}", term.fencing_token()?);
 ///         done.map(|done| done.send(())); // this example ends; a service works until `term.step_down_token()` fires
 ///         term.step_down_token().cancelled().await;
 ///         Ok::<(), Box<dyn std::error::Error>>(())
@@ -201,7 +201,7 @@ impl Election {
         self.shared.known_leader.get(env.now()).map(|known| {
             let own = self.term().filter(|_| known.worker == config.worker);
             Leader {
-                term: own.as_ref().map(Term::token),
+                term: own.as_ref().map(Term::unchecked_token),
                 remaining: own.map(|term| term.remaining()).or(known.remaining),
                 worker: known.worker,
                 seen_since: known.since,
@@ -344,7 +344,7 @@ impl fmt::Debug for Election {
         f.debug_struct("Election")
             .field("group", &self.shared.group)
             .field("options", &self.options)
-            .field("term", &self.term().map(|term| term.token()))
+            .field("term", &self.term().map(|term| term.unchecked_token()))
             .finish_non_exhaustive()
     }
 }

@@ -74,7 +74,7 @@ impl HistoryWriter {
 
 fn entry(term: &Term, end: Option<TermEnd>) -> PastTerm {
     let holder = Arc::clone(&term.quorum().config().worker);
-    PastTerm { term: term.token(), holder, began: term.began(), end }
+    PastTerm { term: term.unchecked_token(), holder, began: term.began(), end }
 }
 
 /// Returns the cause of the end of a term, and its details.

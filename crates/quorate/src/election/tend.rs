@@ -27,7 +27,7 @@ pub(super) async fn tend<E, S>(
 where
     S: Future<Output = ()> + Send + FusedFuture,
 {
-    let token = term.token();
+    let token = term.unchecked_token();
     let mut step_down = StepDown::default();
     let mut at_risk = false;
     let mut resigning = false;
@@ -94,7 +94,7 @@ impl StepDown {
     fn announce(&mut self, election: &Election, term: &Term, now: BootTime) {
         if self.at.is_none() {
             self.at = Some(now);
-            election.emit(ElectionEvent::StepDown(term.token()));
+            election.emit(ElectionEvent::StepDown(term.unchecked_token()));
         }
     }
 }

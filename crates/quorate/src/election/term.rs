@@ -94,7 +94,7 @@ impl Term {
 
     /// Returns the fencing token, which is also the number of the term, even if the term has ended.
     pub fn unchecked_token(&self) -> FencingToken {
-        self.0.lease.token()
+        self.0.lease.unchecked_token()
     }
 
     /// Returns the time, on the quorum's clock, at which the leader sent the request that elected it.
@@ -276,7 +276,7 @@ impl fmt::Debug for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Term")
             .field("group", &self.0.group)
-            .field("token", &self.token())
+            .field("token", &self.unchecked_token())
             .field("remaining", &self.remaining())
             .finish()
     }

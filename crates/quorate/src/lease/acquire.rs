@@ -72,7 +72,7 @@ pub(crate) async fn attempt(
 /// the same parameters.
 pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> AttemptResult {
     let params = LeaseParams { mode: Mode::Shared, ..lease.params() };
-    let opening = Opening::Downgrade(lease.owner().clone(), lease.token());
+    let opening = Opening::Downgrade(lease.owner().clone(), lease.unchecked_token());
     let resources = std::slice::from_ref(lease.resource());
     let mut all = Round::start(inner, resources, params, &opening, &(), Contact::All).run().await;
     all.pop().unwrap_or(AttemptResult::Closed)

@@ -199,7 +199,7 @@ impl Lease {
     /// Ends the lease without releasing the lock. The lease is not extended any more, so the lock stays taken
     /// until its TTL is over. Use this for work that may still run and cannot be ended, such as a process of
     /// another user.
-    pub fn abandon(self) {
+    pub fn end_without_release(self) {
         self.forget();
     }
 

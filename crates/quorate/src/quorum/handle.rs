@@ -378,10 +378,10 @@ impl QuorumBuilder {
         self.change(move |config| config.trust_new_nodes = trust)
     }
 
-    /// Sets [`QuorumConfig::only_looks`]: this worker writes no marker. It uses only nodes that other workers
+    /// Sets [`QuorumConfig::read_only`]: this worker writes no marker. It uses only nodes that other workers
     /// have marked.
-    pub fn only_looks(self, only_looks: bool) -> Self {
-        self.change(move |config| config.only_looks = only_looks)
+    pub fn read_only(self, read_only: bool) -> Self {
+        self.change(move |config| config.read_only = read_only)
     }
 
     /// Checks the settings and starts the quorum's tasks. Must be called within a tokio runtime.

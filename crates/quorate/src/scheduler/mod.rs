@@ -8,7 +8,7 @@
 //! # async fn example(quorum: &Quorum) -> Result<(), Box<dyn std::error::Error>> {
 //! let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
 //! let report = Job::new("report", nightly, |run| async move {
-//!     println!("due at {}, under token {:?}", run.at(), run.fencing_token());
+//!     println!("due at {}, under token {:?}", run.scheduled_at(), run.fencing_token());
 //!     Ok::<(), std::io::Error>(())
 //! });
 //! let report = report.misfire(Misfire::run_once(Duration::from_secs(3600))).retries(Retry::new(3));

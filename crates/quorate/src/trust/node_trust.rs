@@ -234,7 +234,7 @@ impl NodeTrust {
     /// therefore names its own node list.
     pub(crate) fn stores_stamps(&self) -> bool {
         self.policy.config.durable
-            && !self.policy.config.only_looks
+            && !self.policy.config.read_only
             && matches!(self.trust, TrustState::Granted)
     }
 
@@ -307,7 +307,7 @@ impl NodeTrust {
         let quarantine = self.policy.config.quarantine();
         let written = memory.votes_from > step.node_time - step.gained + quarantine;
         if written
-            || self.policy.config.only_looks
+            || self.policy.config.read_only
             || !self.registry.majority_was_steady(step.after, step.noticed)
         {
             return None;

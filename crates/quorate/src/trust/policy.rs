@@ -94,7 +94,7 @@ impl TrustPolicy {
             MemoryCheck::Kept if self.config.durable && stamps == StampCheck::Unchecked => {
                 TrustDecision::Compare
             }
-            MemoryCheck::Kept if self.config.only_looks => TrustDecision::Votes { marker, from, reason },
+            MemoryCheck::Kept if self.config.read_only => TrustDecision::Votes { marker, from, reason },
             MemoryCheck::Kept => {
                 let (run_id, data) = (Arc::clone(&hello.run_id), data_id(hello));
                 TrustDecision::Write { marker: Marker { run_id, data, ..marker }, from, reason }
@@ -127,7 +127,7 @@ impl TrustPolicy {
     /// Returns the decision to write a new marker. The node's memory begins now, or later if the node
     /// restarted. Its votes count once `wait` has passed.
     fn write(&self, hello: &Hello, now: BootTime, wait: Duration, reason: QuarantineReason) -> TrustDecision {
-        if self.config.only_looks {
+        if self.config.read_only {
             return TrustDecision::Refused(match reason {
                 QuarantineReason::Unmarked => VoteRejection::Unmarked,
                 reason => VoteRejection::Unmet(reason),
@@ -165,7 +165,7 @@ impl TrustPolicy {
     fn is_from_the_future(&self, marker: &Marker, node_time: NodeTime) -> bool {
         let quarantine = self.config.quarantine();
         let drift = quarantine.mul_f64(self.config.drift_rate);
-        !self.config.only_looks
+        !self.config.read_only
             && node_time.until(marker.votes_from) > quarantine + drift + self.config.clock_step_allowance
     }
 
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(NOW.until(from), Duration::from_millis(10_100));
         let far = Marker { votes_from: NODE_NOW + Duration::from_secs(10_000), ..marker() };
         let mut observer = policy();
-        observer.config.only_looks = true;
+        observer.config.read_only = true;
         let TrustDecision::Votes { from, .. } =
             observer.decide(&hello(Some(&far)), NOW, StampCheck::Unchecked)
         else {
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_read_only_worker_writes_no_marker() {
         let mut policy = policy();
-        policy.config.only_looks = true;
+        policy.config.read_only = true;
         assert_eq!(
             policy.decide(&hello(None), NOW, StampCheck::Unchecked),
             TrustDecision::Refused(VoteRejection::Unmarked)
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!((NOW.until(from), reason), (durable.config.quarantine(), QuarantineReason::RolledBack));
         assert!(lost.since > NODE_NOW && lost.incarnation != old.incarnation);
         let mut reads = durable.clone();
-        reads.config.only_looks = true;
+        reads.config.read_only = true;
         let votes = reads.decide(&claims, NOW, StampCheck::Current);
         assert!(
             matches!(votes, TrustDecision::Votes { marker, .. } if marker == old),

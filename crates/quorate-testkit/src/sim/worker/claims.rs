@@ -53,7 +53,7 @@ impl Consumer {
             let _work: Work = hand.referee.begin(&held, &name);
             match hand.handle(&name, &claim).await {
                 Handled::Well(result) => {
-                    *mine.lock().unwrap_or_else(PoisonError::into_inner) = claim.token().get();
+                    *mine.lock().unwrap_or_else(PoisonError::into_inner) = claim.unchecked_token().get();
                     Ok(result)
                 }
                 Handled::Badly => Err("on purpose"),
@@ -121,7 +121,7 @@ impl Consumer {
 
     /// Handles a claimed message. Then completes, abandons or drops the claim, as the seed decides.
     async fn dispose(&self, worker: &mut Worker, message: usize, claim: Claim) {
-        let token = claim.token().get();
+        let token = claim.unchecked_token().get();
         worker.took(claim.id(), claim.handle(), self.ttl);
         match worker.handle(&id(message), &claim.handle()).await {
             Handled::Badly if worker.rng.chance(500) => {
@@ -154,7 +154,7 @@ impl Consumer {
 impl Worker {
     /// Reports to the referee that this worker has claimed the message `id`.
     fn took(&self, id: &str, claim: ClaimHandle, ttl: Duration) -> Arc<Held> {
-        let token = claim.token().get();
+        let token = claim.unchecked_token().get();
         self.referee.holds(&self.host, Holder::Claim(claim), resource(id), token, ttl / 5)
     }
 
@@ -173,7 +173,7 @@ impl Worker {
         // A stubborn handler does not ask for the fencing token. Otherwise the nodes would not have to refuse the end of
         // a lost claim: the claim itself refuses it once such a check has failed.
         let token = || match stubborn {
-            true => (!claim.remaining().is_zero()).then(|| claim.token()),
+            true => (!claim.remaining().is_zero()).then(|| claim.unchecked_token()),
             false => claim.fencing_token().ok(),
         };
         self.update(id, || token().map(FencingToken::get)).await;
@@ -181,7 +181,7 @@ impl Worker {
             return Handled::Badly;
         }
         // The result names the worker and the token, so that the referee can check who recorded it.
-        Handled::Well(format!("{} {}", self.host.name(), claim.token()))
+        Handled::Well(format!("{} {}", self.host.name(), claim.unchecked_token()))
     }
 
     fn completed(&self, message: usize, token: u64) {

@@ -123,7 +123,7 @@ impl Worker {
         let mut worker = Self { rng: SeedRng::new(self.seed, &label), label, ..self.clone() };
         let (election, grace) = (tenant.election.clone(), tenant.ttl / 5);
         async move {
-            let token = term.token().get();
+            let token = term.unchecked_token().get();
             let held = worker.referee.holds(&worker.host, Holder::Term(term.clone()), group(), token, grace);
             let _work = worker.referee.begin(&held, "its term");
             let jobs = specs().iter().map(|spec| job(spec, &worker, &held));

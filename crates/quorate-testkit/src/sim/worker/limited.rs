@@ -92,7 +92,7 @@ impl Consumer {
         let token = Arc::new(std::sync::atomic::AtomicU64::new(0));
         let mine = Arc::clone(&token);
         let handler = |claim: ClaimHandle| {
-            mine.store(claim.token().get(), std::sync::atomic::Ordering::Relaxed);
+            mine.store(claim.unchecked_token().get(), std::sync::atomic::Ordering::Relaxed);
             let held = hand.begins(&handled, &claim);
             let work = hand.worker.referee.begin(&held, &handled.id);
             async move {
@@ -131,7 +131,7 @@ impl Consumer {
             }
             Ok(ClaimOutcome::Claimed(claim)) => {
                 self.begins(&delivery, &claim.handle());
-                let token = claim.token().get();
+                let token = claim.unchecked_token().get();
                 match self.handle(&delivery, &claim.handle()).await {
                     Handled::Well(result) => match claim.complete(&result).await {
                         Ok(_) => self.completed(&delivery, token),
@@ -179,7 +179,7 @@ impl Consumer {
         for (delivery, claim) in claimed {
             match self.handle(delivery, &claim.handle()).await {
                 Handled::Well(result) => {
-                    done.push((delivery, claim.token().get()));
+                    done.push((delivery, claim.unchecked_token().get()));
                     well.push((claim, result));
                 }
                 Handled::Badly => badly.push(claim),
@@ -216,7 +216,7 @@ impl Consumer {
     /// Handles a dead letter, as the dead-letter hook. Before the faults end, the hook sometimes fails.
     async fn take(self, letter: DeadLetter) -> Result<String, &'static str> {
         let Self { worker, ttl, .. } = self;
-        let (resource, token) = (resource(&letter.id), letter.claim.token().get());
+        let (resource, token) = (resource(&letter.id), letter.claim.unchecked_token().get());
         let held =
             worker.referee.holds(&worker.host, Holder::Claim(letter.claim), resource.clone(), token, ttl / 5);
         let valid = worker.referee.is_sound(&held);
@@ -266,7 +266,7 @@ impl Consumer {
 
     fn begins(&self, delivery: &Delivery, claim: &ClaimHandle) -> Arc<Held> {
         let (worker, resource) = (&self.worker, resource(&delivery.id));
-        let (token, holder) = (claim.token().get(), Holder::Claim(claim.clone()));
+        let (token, holder) = (claim.unchecked_token().get(), Holder::Claim(claim.clone()));
         let held = worker.referee.holds(&worker.host, holder, resource.clone(), token, self.ttl / 5);
         let (attempt, payload) = (claim.attempt(), delivery.payload.as_str());
         let valid = worker.referee.is_sound(&held);

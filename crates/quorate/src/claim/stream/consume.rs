@@ -1,4 +1,4 @@
-use super::{Consumed, Received, Ended, Message, Outcome, one::Dead, run};
+use super::{Consumed, Ended, Message, Outcome, Received, one::Dead, run};
 use crate::claim::{ClaimError, ClaimHandle, ClaimResult, Claims};
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 /// The default of [`Consume::max_waiting`] is this number times [`Consume::concurrency`].
 const WAITING_PER_PLACE: usize = 4;
-/// The default of [`Consume::patience`] for a source that redelivers.
+/// The default of [`Consume::max_wait`] for a source that redelivers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A consumer that is not running yet, made by [`Claims::consume`].
@@ -121,7 +121,7 @@ impl<S, M: Message, H> Consume<S, M, H> {
     ///
     /// While no messages are pulled, the source's next messages are not handled here, even if no other worker
     /// handles them. This lasts until one of the waiting messages is done, free, or out of
-    /// [`Consume::patience`].
+    /// [`Consume::max_wait`].
     ///
     /// If N workers receive the same messages in the same order, the limit should be at least (N − 1) times
     /// the concurrency. All of the workers are then busy.
@@ -146,8 +146,8 @@ impl<S, M: Message, H> Consume<S, M, H> {
     ///
     /// The patience counts from the time at which another worker was first found to handle the message. After
     /// an outage of the quorum, the patience starts again.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.options.patience = Some(patience);
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.options.patience = Some(max_wait);
         self
     }
 
@@ -220,7 +220,7 @@ impl<S, M: Message, H> fmt::Debug for Consume<S, M, H> {
             .field("concurrency", &self.options.concurrency)
             .field("grace", &self.options.grace)
             .field("max_waiting", &self.options.most_waiting())
-            .field("patience", &self.options.patience())
+            .field("max_wait", &self.options.patience())
             .finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ pub trait Message: Send + Sync + 'static {
     type Error: Display + Send;
 
     /// True if the source delivers a message again that was not acked here. If it does not, the default of
-    /// [`Consume::patience`](super::Consume::patience) is without limit, because a message that is given up would be
+    /// [`Consume::max_wait`](super::Consume::max_wait) is without limit, because a message that is given up would be
     /// lost. True by default; false for a pair `(id, payload)`.
     const REDELIVERED: bool = true;
 

@@ -13,7 +13,7 @@
 //! patience is over, or the consumer is shut down. Each such message is logged as a warning and reported to
 //! [`Consume::on_end`], and [`Consumed`] counts it. To lose fewer messages, let the handler itself retry work
 //! that may succeed later. For a source that [does not redeliver](Message::REDELIVERED), patience has no limit unless
-//! [`Consume::patience`] sets one. If every worker receives every
+//! [`Consume::max_wait`] sets one. If every worker receives every
 //! message and one worker is killed, its messages wait at the other workers and are handled there.
 //!
 //! # Example
@@ -50,7 +50,7 @@
 //! | --- | --- | --- |
 //! | handled: a majority stores the done record | yes | |
 //! | duplicate: it was done before | yes | |
-//! | in progress: another worker handles it, and [`Consume::patience`] is over | no | logged and left to the source |
+//! | in progress: another worker handles it, and [`Consume::max_wait`] is over | no | logged and left to the source |
 //! | failed: the handler returned an error, or panicked | no | abandoned: a worker that receives it again may claim it at once |
 //! | dead-lettered: its [attempts](crate::claim::Claims::max_attempts) are used up | once the dead-letter hook has taken it | |
 //! | unusable: its id is not valid for a claim, or was used with another payload | once the dead-letter hook has taken it | |
@@ -64,14 +64,14 @@
 //! the source. Messages that were pulled before continue to wait.
 
 mod consume;
-mod received;
 mod in_flight;
 mod message;
 mod one;
 mod outcome;
+mod received;
 mod run;
 
 pub use consume::Consume;
-pub use received::Received;
 pub use message::Message;
 pub use outcome::{Consumed, Ended, Outcome};
+pub use received::Received;

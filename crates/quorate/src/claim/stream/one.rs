@@ -1,7 +1,7 @@
 //! The work on one message: its handler, its done record, its ack, and its hand-over to the dead-letter
 //! hook.
 
-use super::{Received, Message, Outcome};
+use super::{Message, Outcome, Received};
 use crate::{
     claim::{Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims},
     node::engine::{RESULT_MAX, cut},

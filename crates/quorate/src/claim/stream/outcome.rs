@@ -28,7 +28,7 @@ pub enum Outcome {
         /// The result that the earlier handler returned.
         result: Arc<str>,
     },
-    /// Another worker handles the message, and [`Consume::patience`](super::Consume::patience) is over. The
+    /// Another worker handles the message, and [`Consume::max_wait`](super::Consume::max_wait) is over. The
     /// message is left to the source.
     InProgress {
         /// The other worker, if a majority names the same one.

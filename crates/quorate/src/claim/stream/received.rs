@@ -27,7 +27,7 @@ impl<M> Received<M> {
 
     /// Returns the fencing token, even if this worker no longer holds the claim.
     pub fn unchecked_token(&self) -> FencingToken {
-        self.claim.token()
+        self.claim.unchecked_token()
     }
 
     /// Returns the fencing token if this worker holds the claim at this moment. Pass it to the write that

@@ -1,7 +1,7 @@
 //! The task that runs a consumer: it pulls messages, claims them, starts their handlers, and ends them.
 
 use super::{
-    Consume, Consumed, Received, Ended, Message, Outcome,
+    Consume, Consumed, Ended, Message, Outcome, Received,
     consume::Options,
     in_flight::{InFlightWindow, Number},
     one,

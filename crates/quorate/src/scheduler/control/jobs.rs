@@ -39,7 +39,7 @@ const LAST_MAX: usize = 5;
 /// through an inbox in the ledger. The leader usually accepts a request within half a second, and carries it
 /// out once. If such a call returns an error after the request reached a node, a leader may still carry the
 /// request out. The error contains the time until which this can happen. Reads work even on nodes without a
-/// marker, and with [`QuorumConfig::only_looks`](crate::config::QuorumConfig::only_looks).
+/// marker, and with [`QuorumConfig::read_only`](crate::config::QuorumConfig::read_only).
 ///
 /// ```
 /// use quorate::{Quorum, scheduler::{Jobs, JobsError}};

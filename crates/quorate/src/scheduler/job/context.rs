@@ -63,7 +63,7 @@ impl RunContext {
 
     /// Returns the tick: the time at which the job was due, or the time of the request if the run was
     /// triggered.
-    pub fn at(&self) -> WallTime {
+    pub fn scheduled_at(&self) -> WallTime {
         self.at
     }
 

@@ -35,7 +35,7 @@ impl RunGuard {
     /// Returns the fencing token, even if this worker no longer holds the lease.
     pub(in crate::scheduler) fn token(&self) -> FencingToken {
         match self {
-            Self::Term(term) => term.token(),
+            Self::Term(term) => term.unchecked_token(),
             Self::Session { token, .. } => *token,
         }
     }

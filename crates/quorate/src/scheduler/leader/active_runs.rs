@@ -87,7 +87,7 @@ impl ActiveRuns {
         };
         // The span is created here, where the span of the term is the current one, so that the term is its
         // parent.
-        let span = run_span(&run.job, run.start.tick, run.start.cause, self.term.token());
+        let span = run_span(&run.job, run.start.tick, run.start.cause, self.term.unchecked_token());
         let (key, task) = (Arc::clone(&run.start.key), self.term.spawn_scoped(run.run(span)));
         self.add(owner, key, task);
     }

@@ -103,7 +103,7 @@ impl<'a> EventLoop<'a> {
         let settings = LeaderSettings {
             group: Arc::clone(term.group()),
             worker: Arc::clone(&term.quorum().config().worker),
-            term: term.token(),
+            term: term.unchecked_token(),
             max_clock_offset: term.quorum().config().max_clock_offset,
             ttl: *ttl,
             max_running: *max_running,

@@ -35,14 +35,18 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
         // The draining began before the ledger was taken over. No run may start, so there is nothing to do.
         () = registry.reached(Phase::Draining) => return,
         () = term.step_down_token().cancelled() => return,
-        taken = TermLedger::take_over(ledger, term.token(), may_found(term)) => taken,
+        taken = TermLedger::take_over(ledger, term.unchecked_token(), may_found(term)) => taken,
     };
     let (led, adopted, mut copying) = match taken {
         Ok(taken) => taken,
         // A later leader has sealed the ledger: either this term is over and this worker has not noticed yet, or fencing tokens
         // went backwards. Or too many nodes have forgotten. In both of the last cases, only a new term can seal the ledger.
         Err(error) => {
-            tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: {error}");
+            tracing::error!(
+                group = &**term.group(),
+                term = term.unchecked_token().get(),
+                "resigning: {error}"
+            );
             return term.resign();
         }
     };
@@ -69,7 +73,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
         // runs. The resignation cancels the active runs and gives them the grace period to end. Otherwise a run that takes
         // hours would keep the lease, and no leader could start runs.
         _ = &mut copying => {
-            tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: the ledger cannot be written any more");
+            tracing::error!(group = &**term.group(), term = term.unchecked_token().get(), "resigning: the ledger cannot be written any more");
             term.resign();
             leads.await;
             return;

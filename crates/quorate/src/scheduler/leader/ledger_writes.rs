@@ -51,7 +51,7 @@ impl WriteObserver for LedgerWrites {
         // A ledger of which too few nodes have a complete copy waits for another node. Another leader would wait too.
         let limit = (!report.waits_for_copies()).then_some(self.limit);
         let step = self.state().not_written(self.term.env().now(), limit);
-        let (group, term) = (&**self.term.group(), self.term.token().get());
+        let (group, term) = (&**self.term.group(), self.term.unchecked_token().get());
         let why = || format!("the ledger cannot be written: {report}");
         match step {
             Step::Report => {

@@ -117,7 +117,7 @@ impl Run {
             let again = PendingRun { cause, seen: Some(started), interruptions, ..self.start };
             return RunEnd::Interrupted(entry, Box::new(again));
         };
-        let of = (self.term.token(), self.start.at);
+        let of = (self.term.unchecked_token(), self.start.at);
         let closed = RunRecord::closed(self.worker(), (end, &worked.reason), Some(took), of);
         if may_wait {
             self.delay.wait(self.term.env(), self.term.quorum().wall()).await;
@@ -131,7 +131,7 @@ impl Run {
 
     /// Writes *started*, and waits until a majority stores it.
     async fn write_started(&self) -> Result<RunRecord, LedgerError> {
-        let started = RunRecord::started(self.worker(), (self.term.token(), self.start.at));
+        let started = RunRecord::started(self.worker(), (self.term.unchecked_token(), self.start.at));
         self.ledger.write(&self.start.key, started.to_value()).await?;
         Ok(started)
     }
@@ -146,7 +146,7 @@ impl Run {
             attempts: worked.attempts,
             attempt_error: worked.error,
             output: worked.output,
-            ..HistoryEntry::new(&self.job.name, tick, cause, end, self.worker(), self.term.token())
+            ..HistoryEntry::new(&self.job.name, tick, cause, end, self.worker(), self.term.unchecked_token())
         })
     }
 

@@ -107,7 +107,7 @@ fn first_generation(
             RunCause::Scheduled if generation > 1 => RunCause::CatchUp,
             cause => cause,
         },
-        term: term.token(),
+        term: term.unchecked_token(),
         state: state.text(),
         cancel: None,
         token: Default::default(),

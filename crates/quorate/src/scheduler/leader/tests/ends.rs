@@ -220,7 +220,7 @@ async fn an_at_least_once_run_that_succeeds_after_its_cancellation_says_so_or_is
     let obeys = |interrupted: bool| {
         let starts = Arc::clone(&begun);
         move |tick: RunContext| {
-            starts.lock().unwrap().push(tick.at());
+            starts.lock().unwrap().push(tick.scheduled_at());
             async move {
                 tick.cancellation_token().cancelled().await;
                 if interrupted { tick.interrupted() } else { Ok::<(), String>(()) }
@@ -321,7 +321,7 @@ async fn a_run_that_a_crash_interrupts_is_lost_or_runs_again() {
         let job = |hangs: bool| {
             let begun = Arc::clone(&begun);
             let job = Job::new(&name, often(), move |tick: RunContext| {
-                begun.lock().unwrap().push(tick.at());
+                begun.lock().unwrap().push(tick.scheduled_at());
                 async move { if hangs { std::future::pending().await } else { ok().await } }
             });
             // Under this misfire rule, no missed tick gets a catch-up run. So if the run is repeated, the
@@ -394,7 +394,7 @@ async fn a_retry_that_is_pending_at_the_step_down_is_left_to_the_next_leader() {
         let begun = Arc::clone(&begun);
         let soon = often();
         let job = Job::new("j", soon, move |tick: RunContext| {
-            begun.lock().unwrap().push(tick.at());
+            begun.lock().unwrap().push(tick.scheduled_at());
             async move { if fails { Err("not yet") } else { Ok(()) } }
         });
         job.retries(Retry::new(3).backoff(60 * SECOND, 60 * SECOND))
@@ -419,7 +419,7 @@ async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
     let begun = Begun::default();
     let starts = Arc::clone(&begun);
     let job = Job::new("j", often(), move |tick: RunContext| {
-        starts.lock().unwrap().push(tick.at());
+        starts.lock().unwrap().push(tick.scheduled_at());
         ok()
     });
     // The job keeps no history entries. So the ledger is the same as if the first leader had crashed after each
@@ -514,7 +514,7 @@ async fn a_delay_counts_from_the_last_end_across_leaders() {
     let job = Job::new("j", schedule, move |tick: RunContext| {
         let starts = Arc::clone(&starts);
         async move {
-            starts.lock().unwrap().push(tick.at());
+            starts.lock().unwrap().push(tick.scheduled_at());
             crate::env::Env::system().sleep(takes).await;
             ok().await
         }
@@ -562,7 +562,7 @@ async fn a_run_that_is_often_interrupted_still_runs_and_the_next_counts_from_its
     let job = Job::new("j", schedule, move |tick: RunContext| {
         let starts = Arc::clone(&starts);
         async move {
-            starts.lock().unwrap().push(tick.at());
+            starts.lock().unwrap().push(tick.scheduled_at());
             if starts.lock().unwrap().len() <= 4 {
                 tick.mark_interrupted();
                 return Err("cut short");

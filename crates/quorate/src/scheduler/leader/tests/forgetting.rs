@@ -15,7 +15,7 @@ use std::sync::Arc;
 fn job(name: &str, schedule: Schedule, delivery: Delivery, begun: &Begun) -> Job {
     let begun = Arc::clone(begun);
     let job = Job::new(name, schedule, move |tick: RunContext| {
-        begun.lock().unwrap().push(tick.at());
+        begun.lock().unwrap().push(tick.scheduled_at());
         async { Ok::<(), String>(()) }
     });
     job.delivery(delivery).misfire(Misfire::run_all(60 * SECOND))

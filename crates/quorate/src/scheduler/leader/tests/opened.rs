@@ -25,7 +25,7 @@ fn due_at(tick: WallTime, delivery: Delivery, window: Duration) -> Job {
 fn executed_at(tick: WallTime, begun: &Begun) -> Job {
     let begun = Arc::clone(begun);
     let job = Job::new("j", at(tick), move |run: RunContext| {
-        begun.lock().unwrap().push(run.at());
+        begun.lock().unwrap().push(run.scheduled_at());
         async { Ok::<(), String>(()) }
     });
     job.placement(Placement::AnyWorker)

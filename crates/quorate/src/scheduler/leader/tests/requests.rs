@@ -25,7 +25,7 @@ use std::{
 fn idle(begun: &Begun, takes: std::time::Duration) -> Job {
     let begun = Arc::clone(begun);
     Job::new("j", never(), move |tick: RunContext| {
-        begun.lock().unwrap().push(tick.at());
+        begun.lock().unwrap().push(tick.scheduled_at());
         async move {
             crate::env::Env::system().sleep(takes).await;
             Ok::<(), String>(())
@@ -238,7 +238,7 @@ async fn a_cancellation_ends_the_active_run_and_drops_the_requested_ones() {
     let begun = Begun::default();
     let starts = Arc::clone(&begun);
     let job = Job::new("j", never(), move |tick: RunContext| {
-        starts.lock().unwrap().push(tick.at());
+        starts.lock().unwrap().push(tick.scheduled_at());
         async move {
             tick.cancellation_token().cancelled().await;
             Err::<(), _>("stopped")
@@ -325,7 +325,7 @@ async fn a_superseded_leader_does_not_keep_the_lease_for_its_active_runs() {
     let (stage, begun, over) = (Stage::new(), Begun::default(), Arc::new(AtomicBool::new(false)));
     let (runs, ends) = (Arc::clone(&begun), Arc::clone(&over));
     let hangs = Job::new("hangs", never(), move |tick: RunContext| {
-        runs.lock().unwrap().push(tick.at());
+        runs.lock().unwrap().push(tick.scheduled_at());
         let dropped = Dropped(Arc::clone(&ends));
         async move {
             let _dropped = dropped;

@@ -22,7 +22,7 @@ use std::{
 fn recording(name: &str, period: Duration, begun: &Begun, hangs: bool) -> Job {
     let begun = Arc::clone(begun);
     let job = Job::new(name, every(period).unwrap(), move |tick: RunContext| {
-        begun.lock().unwrap().push(tick.at());
+        begun.lock().unwrap().push(tick.scheduled_at());
         async move {
             if hangs {
                 std::future::pending::<()>().await;
