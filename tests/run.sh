@@ -281,9 +281,6 @@ packages() {
     # The target comes from rustup; where it cannot, the check says so.
     rustup target add "$(uname -m)-unknown-linux-musl" || true
     part "package: static program" bash config/package/static.sh
-    local static=${CARGO_TARGET_DIR:-target}/$(uname -m)-unknown-linux-musl/release/quorate
-    cargo cyclonedx --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-cyclonedx@0.5.7
-    part "package: downloads and installation" bash tests/package/install.sh "$([ -x "$static" ] && echo "$static" || echo "$program")"
     part "package: image" bash tests/package/container.sh
     part "package: crates" bash tests/package/crates.sh
     part "package: oldest Rust" bash tests/package/msrv.sh
