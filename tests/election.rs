@@ -1,4 +1,4 @@
-//! Tests of `quorate election resign` and `quorate lock` on real Redis servers. With them, an operator ends a
+//! Tests of `quorate leader resign` and `quorate lock` on real Redis servers. With them, an operator ends a
 //! leadership, and shows and releases locks.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -55,17 +55,17 @@ impl Group {
 #[test]
 fn a_leader_resigns_on_request_and_the_next_one_leads() {
     let group = Group::new();
-    let none = group.program.run(["election", "resign", "--config", &group.config]).expect(1);
+    let none = group.program.run(["leader", "resign", "--config", &group.config]).expect(1);
     assert!(none.stderr.contains("the group g has no leader"), "{none}");
 
     let (first, second) = (group.daemon(), group.daemon());
     let led = group.runs(0);
-    let other = ["election", "resign", "--config", &group.config, "--term", "7", "--json"];
+    let other = ["leader", "resign", "--config", &group.config, "--term", "7", "--json"];
     let other = json(&group.program.run(other).expect(1).stdout);
     assert_eq!((&other["resigned"], &other["term"]), (&Value::Bool(false), &Value::from(led)));
     assert!(other["error"].as_str().is_some_and(|text| text.contains("the term 7 is over")), "{other}");
 
-    let request = ["election", "resign", "--nodes", &group.nodes.list(), "--group", "g", "--json"];
+    let request = ["leader", "resign", "--nodes", &group.nodes.list(), "--group", "g", "--json"];
     let done = json(&group.program.run(request).expect(0).stdout);
     assert_eq!((&done["resigned"], &done["term"]), (&Value::Bool(true), &Value::from(led)), "{done}");
     let next = group.runs(led);
@@ -76,8 +76,7 @@ fn a_leader_resigns_on_request_and_the_next_one_leads() {
     led_first.until_it_says("asked to resign");
     led_first.until_it_says("resigned");
 
-    let ended =
-        group.program.run(["election", "resign", "--config", &group.config, "--wait", "20s"]).expect(0);
+    let ended = group.program.run(["leader", "resign", "--config", &group.config, "--wait", "20s"]).expect(0);
     assert!(
         ended.stdout.contains("has resigned;") && ended.stdout.contains(&format!("(term {next})")),
         "{ended}"
@@ -93,7 +92,7 @@ fn a_leader_that_is_stopped_does_not_resign_and_that_is_reported() {
     let led = group.runs(0);
     daemon.signal(rustix::process::Signal::STOP);
     let ended =
-        group.program.run(["election", "resign", "--config", &group.config, "--wait", "500ms"]).expect(75);
+        group.program.run(["leader", "resign", "--config", &group.config, "--wait", "500ms"]).expect(75);
     assert!(ended.stderr.contains(&led.to_string()), "{ended}");
     daemon.signal(rustix::process::Signal::CONT);
 }
@@ -102,9 +101,9 @@ fn a_leader_that_is_stopped_does_not_resign_and_that_is_reported() {
 fn invalid_requests_are_refused_and_write_nothing() {
     let program = program();
     let nodes = Nodes::new(3);
-    let missing = program.run(["election", "resign", "--nodes", &nodes.list()]).expect(78);
+    let missing = program.run(["leader", "resign", "--nodes", &nodes.list()]).expect(78);
     assert!(missing.stderr.contains("no group; name it with --group"), "{missing}");
-    let brace = program.run(["election", "resign", "--nodes", &nodes.list(), "--group", "a{b"]).expect(78);
+    let brace = program.run(["leader", "resign", "--nodes", &nodes.list(), "--group", "a{b"]).expect(78);
     assert!(brace.stderr.contains("--group") && brace.stderr.contains("brace"), "{brace}");
     let brace = program.run(["lock", "release", "--nodes", &nodes.list(), "a\nb"]).expect(78);
     assert!(brace.stderr.contains("control character"), "{brace}");

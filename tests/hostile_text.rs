@@ -125,8 +125,8 @@ fn holders_of_locks_groups_and_messages() {
 
     bench.plant_lock(3, "election/g", &signed, Some(600_000));
     bench.look(&["status", "election/g"]);
-    bench.look(&["election", "resign", "--group", "g", "--wait", "500ms"]);
-    bench.run(&["election", "resign", "--group", "g", "--term", "7"]);
+    bench.look(&["leader", "resign", "--group", "g", "--wait", "500ms"]);
+    bench.run(&["leader", "resign", "--group", "g", "--term", "7"]);
 
     bench.plant_lock(3, "claim/s/m", &[b"d:5:1:::", HOSTILE].concat(), None);
     bench.look(&["status", "claim/s/m"]);
@@ -204,7 +204,7 @@ fn servers_that_say_what_they_like() {
             &["doctor", "--json"],
             &["lock", "show", "l"],
             &["jobs", "list", "--group", "g"],
-            &["election", "resign", "--group", "g", "--wait", "100ms"],
+            &["leader", "resign", "--group", "g", "--wait", "100ms"],
         ] {
             let ended = program.run([args, &["--nodes", &list]].concat());
             is_clean(&format!("{args:?} with {hostility:?}"), &ended);

@@ -166,8 +166,8 @@ fn the_first_commands_that_a_person_types_work_or_name_the_right_one() {
         (&["why", "nightly"][..], "'jobs why'"),
         (&["logs", "nightly"], "'jobs logs'"),
         (&["trigger", "nightly"], "'jobs trigger'"),
-        (&["resign"], "'election resign'"),
-        (&["elect"], "'election'"),
+        (&["resign"], "'leader resign'"),
+        (&["elect"], "'leader'"),
         (&["statu"], "'status'"),
     ] {
         let ended = program.run(typed).expect(2).says(&[meant]);

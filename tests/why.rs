@@ -240,3 +240,59 @@ fn each_reason_is_given_with_its_evidence() {
     assert!(has(&cut_off, "evidence", &bench.nodes.name(0)), "{cut_off}");
     drop(daemon);
 }
+
+#[test]
+fn times_are_those_of_the_jobs_zone_and_may_be_named_as_a_person_does() {
+    let bench = JobBench::new(
+        env!("CARGO_BIN_EXE_quorate-under-test"),
+        r#"
+[[job]]
+name = "tokyo"
+schedule = "* * * * * *"
+zone = "Asia/Tokyo"
+keep_output = "100 B"
+shell = "echo hello"
+
+[[job]]
+name = "long"
+every = "1s"
+overlap = "skip"
+command = ["sleep", "600"]
+"#,
+    );
+    let _daemon = bench.daemon();
+    let local = until("a run", PATIENCE, || {
+        let page = bench.jobs(&["history", "tokyo"]).stdout;
+        let tick = page.lines().nth(1)?.split_whitespace().next()?;
+        tick.ends_with("+09:00").then(|| tick.to_owned())
+    });
+    // Tables and texts have the offset of the zone.
+    for args in [&["history", "tokyo"][..], &["list"], &["show", "tokyo"], &["why", "tokyo"]] {
+        let ended = bench.jobs(args).expect(0);
+        assert!(ended.stdout.contains("+09:00"), "{ended}");
+        let utc = bench.jobs(&[args, &["--utc"]].concat()).expect(0);
+        assert!(!utc.stdout.contains("+09:00") && utc.stdout.contains('Z'), "{utc}");
+    }
+    assert_eq!(bench.json(&["show", "tokyo"])["zone"], "Asia/Tokyo");
+    // A moment without an offset is in the zone of the job.
+    let last = bench.json(&["why", "tokyo", "--at", &local])["tick"].as_str().expect("a tick").to_owned();
+    assert!(last.ends_with('Z'), "JSON is in UTC: {last}");
+    let (day, clock) = (&local[..10], &local[11..19]);
+    for at in [&*local, &last, &format!("{day}T{clock}"), &format!("{day} {clock}"), clock] {
+        let why = bench.json(&["why", "tokyo", "--at", at]);
+        assert_eq!((&why["reason"], &why["tick"]), (&"ran".into(), &last.as_str().into()), "{at}: {why}");
+        let logs = bench.jobs(&["logs", "tokyo", "--at", at]).expect(0);
+        assert_eq!(logs.stdout, "hello\n", "{at}: {logs}");
+    }
+    let of_day = bench.json(&["why", "tokyo", "--at", day]);
+    assert!(of_day["tick"].as_str().is_some_and(|tick| *tick >= *last), "the last tick of the day: {of_day}");
+    let wrong = bench.jobs(&["why", "tokyo", "--at", "noon"]).expect(2);
+    assert!(wrong.stderr.contains("a time of day (03:00)"), "{wrong}");
+    // The active run may be named by its day, and a moment without an active run is refused with those that are.
+    let running = until("the long run", PATIENCE, || {
+        bench.json(&["show", "long"])["running"][0]["tick"].as_str().map(str::to_owned)
+    });
+    let none = bench.jobs(&["cancel", "long", "--at", "2020-01-01"]).expect(1);
+    assert!(none.stderr.contains(&format!("active runs: {running}")), "{none}");
+    bench.jobs(&["cancel", "long", "--at", &running[..10]]).expect(0);
+}

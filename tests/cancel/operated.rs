@@ -108,7 +108,7 @@ async fn pause_until(stage: &Stage) -> bool {
 
 async fn freeze(stage: &Stage) -> bool {
     let until = stage.env.wall() + 3600 * 1000 * MS;
-    look(stage, async |jobs| jobs.freeze("a reason", until).await).await
+    look(stage, async |jobs| jobs.freeze(Some("a reason"), until).await).await
 }
 
 async fn unfreeze(stage: &Stage) -> bool {

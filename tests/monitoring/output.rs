@@ -57,14 +57,14 @@ fn each_line_has_its_run_and_the_output_can_be_read_from_the_file_and_from_the_n
         bench.program.run([&["jobs", "logs", "--nodes", &list, "--config", &other], args].concat())
     };
     let page: Value =
-        serde_json::from_str(&elsewhere(&["noisy", "--run", &run, "--json"]).expect(0).stdout).expect("JSON");
+        serde_json::from_str(&elsewhere(&["noisy", "--at", &run, "--json"]).expect(0).stdout).expect("JSON");
     assert_eq!((&page["source"], &page["run"]), (&"history".into(), &run.as_str().into()), "{page}");
     assert!(
         page["lines"].as_array().is_some_and(|lines| lines.iter().any(|line| line["text"] == "last")),
         "{page}"
     );
     for (args, why) in [
-        (&["noisy", "--run", "2020-01-01T00:00:00Z"][..], "has no run 2020-01-01T00:00:00Z"),
+        (&["noisy", "--at", "2020-01-01T00:00:00Z"][..], "has no run of 2020-01-01T00:00:00Z"),
         (&["slow"], "no run of it has ended yet"),
         (&["other"], "no job is called \"other\""),
     ] {
@@ -135,10 +135,10 @@ fn the_history_completes_a_file_that_could_not_be_written() {
     for file in path {
         std::fs::write(file.expect("a file").path(), "").expect("our own file");
     }
-    let shown = bench.jobs(&["logs", "noisy", "--run", &run]).expect(0);
+    let shown = bench.jobs(&["logs", "noisy", "--at", &run]).expect(0);
     let shown = shown.says(&["the file is incomplete", "the history has this end of the output"]);
     assert!(shown.stdout.lines().any(|line| line == "last"), "{shown}");
-    let page = bench.json(&["logs", "noisy", "--run", &run]);
+    let page = bench.json(&["logs", "noisy", "--at", &run]);
     assert_eq!((&page["source"], &page["lines"][0]["stream"]), (&"file".into(), &"note".into()), "{page}");
 }
 
@@ -202,7 +202,7 @@ fn an_interrupted_run_is_followed_to_its_end_elsewhere_and_a_newer_run_is_report
         shown.stderr.contains(&format!("a newer run {newer}, on ")) && shown.stderr.contains(&worker),
         "{shown}"
     );
-    let chosen = bench.jobs(&["logs", "slow", "--run", &run]).expect(0);
+    let chosen = bench.jobs(&["logs", "slow", "--at", &run]).expect(0);
     assert!(!chosen.stderr.contains("newer run"), "{chosen}");
     other.signal(Signal::TERM);
     other.wait(PATIENCE).expect(0);

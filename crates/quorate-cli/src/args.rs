@@ -14,11 +14,13 @@ pub(crate) use daemon::{LeadArgs, LogFormat, LogLevel, RunArgs};
 pub(crate) use generate::{CompletionsArgs, InitArgs, ManArgs, Shell};
 pub(crate) use import::{CrontabArgs, ImportCommand};
 pub(crate) use jobs::{
-    AuditArgs, BackfillArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, LogsArgs, NextArgs, ShowArgs,
-    WaitArgs, WhyArgs,
+    AuditArgs, BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, LogsArgs,
+    NextArgs, PauseArgs, ShowArgs, WaitArgs, WhyArgs,
 };
 pub(crate) use lock::{LockCommand, LockReleaseArgs, LockShowArgs, LocksListArgs};
-pub(crate) use operator::{FreezeArgs, LeaderCommand, OperatorArgs, TermsArgs, UnfreezeArgs};
+pub(crate) use operator::{
+    FreezeArgs, LeaderCommand, LeaderShowArgs, OperatorArgs, ResignArgs, TermsArgs, UnfreezeArgs,
+};
 pub(crate) use top::TopArgs;
 pub(crate) use web::WebArgs;
 pub(crate) use when::WhenArgs;
@@ -132,9 +134,11 @@ fn suggest(error: &mut clap::Error) {
         .map(|(outer, part)| format!("{} {}", outer.get_name(), part.get_name()));
     let mut meant: Vec<String> = part.collect();
     if meant.is_empty() && typed.len() > 2 {
-        let begins =
-            program.get_subcommands().map(clap::Command::get_name).filter(|name| name.starts_with(&**typed));
-        meant = begins.map(str::to_owned).collect();
+        let begins = |command: &&clap::Command| {
+            command.get_name_and_visible_aliases().iter().any(|name| name.starts_with(&**typed))
+        };
+        meant =
+            program.get_subcommands().filter(begins).map(|command| command.get_name().to_owned()).collect();
     }
     if !meant.is_empty() {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(meant));
@@ -189,11 +193,8 @@ pub(crate) enum Command {
     /// Translate the files of other schedulers; needs no nodes
     #[command(subcommand)]
     Import(ImportCommand),
-    /// Manage leadership
-    #[command(subcommand)]
-    Election(ElectionCommand),
-    /// Show who has led a group
-    #[command(subcommand)]
+    /// Show who leads and who has led, and ask the leader to resign
+    #[command(subcommand, visible_alias = "election")]
     Leader(LeaderCommand),
     /// Show locks, and force-release them
     #[command(subcommand, visible_alias = "locks")]
@@ -374,51 +375,6 @@ finding is critical, 1 if one is a warning, else 0; 78 configuration.")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// The commands on leadership.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ElectionCommand {
-    /// Ask the leader of a group to resign, and wait until it has resigned
-    Resign(ResignArgs),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  # the leader of the file's group, before its machine is shut down
-  quorate election resign --config /etc/quorate/quorate.toml
-  quorate election resign --group billing --wait 1m
-  # only if this term has not ended
-  quorate election resign --group billing --term 1763720135000417 --json
-
-The leader receives the request within half a second, cancels its work, waits for
-the grace period and releases its lease. The request applies to the current term
-only, and expires one second after --wait. Without another candidate the same
-worker leads again after its back-off. `quorate status election/GROUP` shows the
-leader.
-
-Exit status: 0 if the leader has resigned; 1 if there is no leader, or a term
-other than --term has begun; 75 if the leader still leads after the wait (it is
-cut off or stuck, or does not allow remote resignation); 69 no quorum of nodes; 78
-configuration.")]
-pub(crate) struct ResignArgs {
-    #[command(flatten)]
-    pub(crate) nodes: NodeArgs,
-    /// The group [default: the file's]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) group: Option<String>,
-    /// Resign only if this is the current term
-    #[arg(long, value_name = "N")]
-    pub(crate) term: Option<u64>,
-    /// The longest wait until the leader has resigned
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
-    pub(crate) wait: Duration,
-    #[command(flatten)]
-    pub(crate) operator: OperatorArgs,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

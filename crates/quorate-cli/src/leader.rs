@@ -1,10 +1,10 @@
-//! The command `quorate leader history`.
+//! The commands `quorate leader show` and `quorate leader history`.
 
 use crate::{
-    args::TermsArgs,
+    args::{LeaderShowArgs, TermsArgs},
     config::Config,
     connect,
-    exit::Failure,
+    exit::{Failure, NOT_FOUND},
     failures,
     operate::observer,
     show,
@@ -52,6 +52,59 @@ pub(crate) struct TermPage {
     lasted_ms: Option<u64>,
     /// True if the worker leads now.
     leads: bool,
+}
+
+/// The leader of a group now.
+#[derive(Debug, Serialize)]
+struct Now {
+    group: String,
+    /// `null` if no worker leads.
+    leader: Option<LeaderNow>,
+}
+
+#[derive(Debug, Serialize)]
+struct LeaderNow {
+    worker: String,
+    term: Option<u64>,
+    /// The time for which it leads if its lease is not extended again.
+    remaining_ms: Option<u64>,
+}
+
+/// Shows the leader of the group.
+pub(crate) async fn show(args: &LeaderShowArgs, config: &Config) -> Result<u8, Failure> {
+    let group = failures::group(args.group.group.as_deref(), config)?;
+    let quorum = connect::only_looking(config)?;
+    connect::meet(&quorum).await;
+    let found = observer(&quorum, group)?.leader().await;
+    quorum.close().await;
+    let leader = found.map_err(|error| connect::no_quorum("cannot read the leader of the group", &error))?;
+    let page = Now { group: plain(group, NAME_MAX), leader: leader.as_ref().map(LeaderNow::new) };
+    show::print_page(args.group.json, &page, || page.for_people())?;
+    Ok(if page.leader.is_some() { 0 } else { NOT_FOUND })
+}
+
+impl Now {
+    fn for_people(&self) -> String {
+        let Some(LeaderNow { worker, term, remaining_ms }) = &self.leader else {
+            return format!("{}: no worker leads\n", self.group);
+        };
+        let term = term.map_or_else(String::new, |term| format!(" in term {term}"));
+        let lease = remaining_ms.map_or_else(String::new, |ms| {
+            format!("; its lease lasts {}", humantime::format_duration(Duration::from_millis(ms)))
+        });
+        format!("{}: {worker} leads{term}{lease}\n", self.group)
+    }
+}
+
+impl LeaderNow {
+    fn new(leader: &Leader) -> Self {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            worker: plain(&leader.worker, NAME_MAX),
+            term: leader.term.map(|term| term.get()),
+            remaining_ms: leader.remaining.map(millis),
+        }
+    }
 }
 
 /// Shows the newest terms of the group.

@@ -55,9 +55,7 @@ mod top;
 mod web;
 mod when;
 
-use args::{
-    Cli, Command, ElectionCommand, LeaderCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand,
-};
+use args::{Cli, Command, LeaderCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand};
 use config::{Config, Environment, OtlpConfig};
 use exit::{FAILURE, Failure};
 use log::SubscriberLayer;
@@ -148,10 +146,11 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Unfreeze(args) => on(&args.wait.group.nodes, async |config| {
             operate::request(JobAction::Unfreeze, &args.wait, config, &Environment::process()).await
         }),
-        Command::Leader(command) => {
-            let LeaderCommand::History(args) = command;
-            on(command.nodes(), async |config| leader::history(args, config).await)
-        }
+        Command::Leader(command) => on(command.nodes(), async |config| match command {
+            LeaderCommand::Show(args) => leader::show(args, config).await,
+            LeaderCommand::History(args) => leader::history(args, config).await,
+            LeaderCommand::Resign(args) => operate::resign(args, config, &Environment::process()).await,
+        }),
         Command::Audit(args) => on(&args.group.nodes, async |config| audit::audit(args, config).await),
         Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
         Command::When(args) => when::when(args),
@@ -164,9 +163,6 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             let environment = Environment::process();
             let config = Config::load(&args.nodes.flags(), &environment)?;
             block_on(top::top(args, &config, &environment))
-        }
-        Command::Election(ElectionCommand::Resign(args)) => {
-            on(&args.nodes, async |config| operate::resign(args, config, &Environment::process()).await)
         }
         Command::Claims(command) => {
             on(command.nodes(), async |config| claims::claims(command, config, &Environment::process()).await)

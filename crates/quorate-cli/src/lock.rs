@@ -25,7 +25,7 @@ const OWNER_MAX: usize = 200;
 
 const WARNING: &str = "\
 WARNING: the holder is not notified. It relies on its lease until its next extension (after a third of the TTL at most, if
-it reaches the nodes; else until its TTL is over), and until then two workers may act at once. Fencing tokens protect only targets that check them. Ask a live leader with: quorate election resign.";
+it reaches the nodes; else until its TTL is over), and until then two workers may act at once. Fencing tokens protect only targets that check them. Ask a live leader with: quorate leader resign.";
 
 /// The output of `lock show`.
 #[derive(Debug, Serialize)]

@@ -1,7 +1,7 @@
-//! The commands that change something: requests to the leader, `quorate election resign` and `quorate claims reset`.
+//! The commands that change something: requests to the leader, `quorate leader resign` and `quorate claims reset`.
 
 use crate::{
-    args::{BackfillArgs, ClaimsResetArgs, FreezeArgs, ResignArgs, WaitArgs},
+    args::{BackfillArgs, ClaimsResetArgs, FreezeArgs, PauseArgs, ResignArgs, WaitArgs},
     config::{Config, Environment},
     connect::{self, PATIENCE},
     exit::{CONFIG, CONFLICT, Failure, NO_QUORUM, NOT_FOUND},
@@ -38,6 +38,20 @@ pub(crate) async fn request(
     carry_out(|_| Action::Job(what), &Order::new(args, config, environment)?, config).await
 }
 
+/// Pauses a job, for a time or until it is resumed.
+pub(crate) async fn pause(
+    args: &PauseArgs,
+    config: &Config,
+    environment: &Environment<'_>,
+) -> Result<u8, Failure> {
+    let (job, reason) = (args.job.as_str().into(), args.reason.as_deref().map(Into::into));
+    let pause = |now| {
+        let until = args.until.or_else(|| args.length.map(|length| now + length));
+        Action::Job(JobAction::Pause { job, reason, until })
+    };
+    carry_out(pause, &Order::new(&args.wait, config, environment)?, config).await
+}
+
 /// Freezes all jobs of the group until a time.
 pub(crate) async fn freeze(
     args: &FreezeArgs,
@@ -48,7 +62,7 @@ pub(crate) async fn freeze(
     // the clock of this machine may differ.
     let freeze = |now| {
         let until = args.until.unwrap_or_else(|| now + args.length.unwrap_or_default());
-        Action::Job(JobAction::Freeze { reason: args.reason.as_str().into(), until })
+        Action::Job(JobAction::Freeze { reason: args.reason.as_deref().map(Into::into), until })
     };
     carry_out(freeze, &Order::new(&args.wait, config, environment)?, config).await
 }

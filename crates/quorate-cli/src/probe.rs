@@ -2,7 +2,7 @@
 //! in any release.
 
 use crate::{
-    args::{Cli, Command, ElectionCommand, LockCommand, NodeArgs, NodesCommand},
+    args::{Cli, Command, LockCommand, NodeArgs, NodesCommand},
     config::{Config, Environment, Flags},
 };
 use std::ffi::OsString;
@@ -35,7 +35,6 @@ pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Opt
         Command::Leader(command) => load(command.nodes()).map(Some),
         Command::Audit(args) => load(&args.group.nodes).map(Some),
         Command::Jobs(command) => load(&command.group().nodes).map(Some),
-        Command::Election(ElectionCommand::Resign(args)) => load(&args.nodes).map(Some),
         Command::Lock(LockCommand::Show(args)) => load(&args.nodes).map(Some),
         Command::Lock(LockCommand::List(args)) => load(&args.nodes).map(Some),
         Command::Claims(command) => load(command.nodes()).map(Some),

@@ -1,9 +1,10 @@
 use crate::{
-    Action, Given, Verb, WrongField,
+    Action, Field, Given, Verb, WrongField,
     given::{length, name, required, term, time},
     verb::{BACKFILL, CANCEL, FREEZE, PAUSE, RESIGN},
 };
 use quorate::{
+    env::WallTime,
     internals::JobAction,
     scheduler::{Jobs, JobsError},
 };
@@ -25,9 +26,9 @@ impl Action {
             Verb::Resume => JobAction::Resume { job: job()? },
             Verb::Cancel => JobAction::Cancel { job: job()?, tick: time(given, &CANCEL[0])? },
             Verb::Pause => {
-                let [reason, until] = &PAUSE;
+                let [reason, until, length_of] = &PAUSE;
                 let reason = given.text(reason.name).map(Into::into);
-                JobAction::Pause { job: job()?, reason, until: time(given, until)? }
+                JobAction::Pause { job: job()?, reason, until: end(given, until, length_of)? }
             }
             Verb::Backfill => {
                 let [from, until] = &BACKFILL;
@@ -38,16 +39,9 @@ impl Action {
             Verb::Unfreeze => JobAction::Unfreeze,
             Verb::Freeze => {
                 let [reason, until, length_of] = &FREEZE;
-                let reason = required(reason, given.text(reason.name))?.into();
-                let until = match (time(given, until)?, length(given, length_of)?) {
-                    (Some(until), None) => until,
-                    (None, Some(length)) => given.now() + length,
-                    _ => {
-                        let text = "give either for, such as \"30m\", or until, a time";
-                        return Err(WrongField::new(until.name, text));
-                    }
-                };
-                JobAction::Freeze { reason, until }
+                let reason = given.text(reason.name).map(Into::into);
+                let end = end(given, until, length_of)?;
+                JobAction::Freeze { reason, until: end.ok_or_else(|| either(until))? }
             }
         };
         match Jobs::check_times(&what, given.now()) {
@@ -57,4 +51,16 @@ impl Action {
             _ => Ok(Self::Job(what)),
         }
     }
+}
+
+/// Returns the end that is given as a time or as a length.
+fn end(given: &impl Given, until: &Field, length_of: &Field) -> Result<Option<WallTime>, WrongField> {
+    match (time(given, until)?, length(given, length_of)?) {
+        (Some(_), Some(_)) => Err(either(until)),
+        (until, length) => Ok(until.or_else(|| length.map(|length| given.now() + length))),
+    }
+}
+
+fn either(until: &Field) -> WrongField {
+    WrongField::new(until.name, "give either for, such as \"30m\", or until, a time")
 }

@@ -35,7 +35,7 @@ pub struct Words {
     pub confirm: &'static str,
 }
 
-pub(crate) const PAUSE: [Field; 2] = [
+pub(crate) const PAUSE: [Field; 3] = [
     Field::new("reason", "Reason", Kind::Text, Need::Wanted, "Why; shown beside the pause"),
     Field::new(
         "until",
@@ -44,6 +44,7 @@ pub(crate) const PAUSE: [Field; 2] = [
         Need::Optional,
         "Without it, the pause lasts until the job is resumed",
     ),
+    Field::new("for", "For", Kind::Length, Need::Programs, "The length of the pause, such as 30m"),
 ];
 pub(crate) const CANCEL: [Field; 1] =
     [Field::new("tick", "Tick", Kind::Time, Need::Programs, "Only the run of this tick (RFC 3339)")];
@@ -52,13 +53,7 @@ pub(crate) const BACKFILL: [Field; 2] = [
     Field::new("until", "Until", Kind::Time, Need::Required, "The end of the span, excluded"),
 ];
 pub(crate) const FREEZE: [Field; 3] = [
-    Field::new(
-        "reason",
-        "Reason",
-        Kind::Text,
-        Need::Required,
-        "Why; for the people who find the jobs frozen",
-    ),
+    Field::new("reason", "Reason", Kind::Text, Need::Wanted, "Why; for the people who find the jobs frozen"),
     Field::new("until", "Until", Kind::End, Need::Wanted, "The end of the freeze; this or for is required"),
     Field::new("for", "For", Kind::Length, Need::Programs, "The length of the freeze, such as 30m"),
 ];

@@ -5,7 +5,7 @@ use crate::{
     page::Page,
     snapshot::{
         Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, Pause, RunEnd, STRIP, SeenNode,
-        Snapshot, Vote, cron_words, name, text,
+        Snapshot, Vote, name, text,
     },
     source::{Examination, Messages, NodeSource},
     strips::Strips,
@@ -386,7 +386,7 @@ async fn job(
         let unread = || Missing::Unread("the list of jobs has not been read again yet".to_owned());
         return Err(jobs.check_exists(wanted).await.map_or_else(missing, |()| unread()));
     };
-    let zone = cron_words(&job.schedule).1.unwrap_or_else(Zone::utc);
+    let zone = Zone::of(&job.zone);
     let asked = at.map(|at| zone.parse(at));
     let why = async {
         match asked {

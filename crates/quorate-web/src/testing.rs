@@ -67,6 +67,7 @@ pub(crate) fn job(name: &str) -> JobView {
     JobView {
         group: "billing".into(),
         name: name.into(),
+        zone: quorate::scheduler::Zone::UTC,
         schedule: "0 3 * * * (Europe/Kyiv)".to_owned(),
         rules: "misfire run-once within 1h".to_owned(),
         placement: Placement::Leader,

@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use maud::{Markup, html};
-use quorate::env::WallTime;
+use quorate::{env::WallTime, scheduler};
 use std::time::Duration;
 
 /// The name of the zone of a viewer who has not chosen one.
@@ -25,6 +25,11 @@ impl Zone {
         }
         let zone = TimeZone::get(name).ok()?;
         Some(Self { name: zone.iana_name()?.to_owned(), zone })
+    }
+
+    /// Returns the zone of a job.
+    pub(crate) fn of(zone: &scheduler::Zone) -> Self {
+        Self::named(zone.name()).unwrap_or_else(Self::utc)
     }
 
     pub(crate) fn utc() -> Self {

@@ -5,7 +5,7 @@
 pub use crate::claim::{ClaimTally, attempts};
 #[cfg(feature = "scheduler")]
 pub use crate::scheduler::{
-    control::{AuditEntry, Explanation, GroupOverview, Reason},
+    control::{AuditEntry, GroupOverview},
     policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
     schedule::{OffsetChange, OffsetEffect, ScheduleSpec},
     store::{

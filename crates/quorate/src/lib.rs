@@ -107,6 +107,7 @@ mod config;
 mod driver;
 pub mod election;
 pub mod env;
+mod error;
 #[doc(hidden)]
 pub mod internals;
 pub mod lease;
@@ -129,6 +130,7 @@ mod vote;
 #[cfg(feature = "claims")]
 pub use claim::{Claim, ClaimError, Claims, Processed};
 pub use election::{Election, ElectionError, Term};
+pub use error::Error;
 pub use lease::{AcquireError, Lease, LeaseLost, LeaseOptions, Lock, TryAcquire};
 pub use node::FencingToken;
 pub use quorum::{Quorum, QuorumBuilder, QuorumConfig, SettingError};

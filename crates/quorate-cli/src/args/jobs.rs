@@ -2,6 +2,7 @@ use super::{NodeArgs, duration};
 use crate::time;
 use clap::{Args, Subcommand};
 use quorate::env::WallTime;
+use quorate_operator::Moment;
 use std::time::Duration;
 
 /// The commands on jobs.
@@ -58,6 +59,9 @@ Exit status: 0; 69 no quorum of nodes; 78 configuration.")]
 pub(crate) struct ListJobsArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
+    /// Show times in UTC, in place of the job's zone
+    #[arg(long)]
+    pub(crate) utc: bool,
 }
 
 #[derive(Debug, Args)]
@@ -93,6 +97,9 @@ Exit status: 0; 1 no such job; 69 no quorum of nodes; 78 configuration.")]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
+    /// Show times in UTC, in place of the job's zone
+    #[arg(long)]
+    pub(crate) utc: bool,
     /// The job
     #[arg(value_name = "NAME")]
     pub(crate) job: String,
@@ -109,6 +116,9 @@ The newest runs come first. Exit status: 0; 1 no such job; 69 no quorum of nodes
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
+    /// Show times in UTC, in place of the job's zone
+    #[arg(long)]
+    pub(crate) utc: bool,
     /// The number of entries to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
@@ -122,6 +132,9 @@ pub(crate) struct HistoryArgs {
 Examples:
   # its latest tick, or what keeps it from running now
   quorate jobs why nightly-report
+  # the last 03:00 in the job's zone; the last tick of a day; an exact tick
+  quorate jobs why nightly-report --at 03:00
+  quorate jobs why nightly-report --at 2026-11-23
   quorate jobs why nightly-report --at 2026-11-23T03:00:00Z --json
 
 It only reads, and gives one reason: ran (with the outcome), running, waiting,
@@ -135,9 +148,12 @@ configuration.")]
 pub(crate) struct WhyArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
-    /// The time at which the job should have run (RFC 3339) [default: its latest tick]
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) at: Option<WallTime>,
+    /// Show times in UTC, in place of the job's zone
+    #[arg(long)]
+    pub(crate) utc: bool,
+    /// The time at which the job should have run [default: its latest tick]
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    pub(crate) at: Option<Moment>,
     /// The job
     #[arg(value_name = "NAME")]
     pub(crate) job: String,
@@ -199,7 +215,7 @@ pub(crate) struct RequestArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  quorate jobs pause nightly-report --reason 'the database is being moved'
+  quorate jobs pause nightly-report --reason 'the database is being moved' --for 2h
   quorate jobs pause nightly-report --reason holidays --until 2027-01-07T00:00:00Z
 
 The leader ends the pause at --until; a tick at that time runs. If there is no
@@ -215,8 +231,11 @@ pub(crate) struct PauseArgs {
     /// The reason, for the people who will find the job paused
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// The end of the pause (RFC 3339) [default: when the job is resumed]
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    /// The length of the pause, such as 30m or 2h [default: until the job is resumed]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) length: Option<Duration>,
+    /// The end of the pause (RFC 3339), in place of --for
+    #[arg(long, value_name = "TIME", value_parser = time::parse, conflicts_with = "length")]
     pub(crate) until: Option<WallTime>,
     /// The job
     #[arg(value_name = "NAME")]
@@ -248,16 +267,16 @@ pub(crate) struct BackfillArgs {
 #[command(after_help = "\
 Examples:
   quorate jobs cancel nightly-report
-  quorate jobs cancel nightly-report --tick 2026-11-21T03:00:00Z
+  quorate jobs cancel nightly-report --at 2026-11-21T03:00:00Z
 
 Each active run gets SIGTERM, and SIGKILL after the step-down grace. A run whose tick is
-not due yet is cancelled only with --tick. Exit status: as for `quorate jobs trigger`.")]
+not due yet is cancelled only with an exact --at. Exit status: as for `quorate jobs trigger`.")]
 pub(crate) struct CancelArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
-    /// Cancel only the run of this tick (RFC 3339)
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) tick: Option<WallTime>,
+    /// Cancel only the run of this tick
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    pub(crate) at: Option<Moment>,
     /// The job
     #[arg(value_name = "NAME")]
     pub(crate) job: String,
@@ -268,10 +287,11 @@ pub(crate) struct CancelArgs {
 Examples:
   # the newest run, until it ends
   quorate jobs logs nightly-report -f
-  quorate jobs logs nightly-report --run 2026-11-21T03:00:00Z --json
+  quorate jobs logs nightly-report --at 03:00
+  quorate jobs logs nightly-report --at 2026-11-21T03:00:00Z --json
 
 On a machine with the file of the run (output.dir in the configuration), the output
-is read from the file. The nodes are asked only for the newest run (without --run), and
+is read from the file. The nodes are asked only for the newest run (without --at), and
 for the end of the run (-f). Elsewhere it is the end of the output that the job's
 history keeps (keep_output), once the run has ended.
 
@@ -280,9 +300,12 @@ Exit status: 0; 1 no such job or run, or no output is kept; 69 no quorum of node
 pub(crate) struct LogsArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
-    /// The run: its tick (RFC 3339) [default: the newest]
-    #[arg(long, value_name = "TICK", value_parser = time::parse)]
-    pub(crate) run: Option<WallTime>,
+    /// Show times in UTC, in place of the job's zone
+    #[arg(long)]
+    pub(crate) utc: bool,
+    /// The run: the time of its tick [default: the newest]
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    pub(crate) at: Option<Moment>,
     /// Show further output until the attempt ends
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) follow: bool,

@@ -76,7 +76,7 @@ cannot reach the nodes, it relies on it until the last extension that succeeded
 ends, almost a whole TTL later. Until then two workers may act at once. Fencing
 tokens protect only targets that check them. Use this command when the holder
 is known to be gone or stuck for good, or when the key has no expiry and belongs
-to another client. Ask a live leader with `quorate election resign` instead.
+to another client. Ask a live leader with `quorate leader resign` instead.
 
 It deletes the lock only where the stored owner is the one that it has just
 shown. If Quorate wrote that owner, it raises the fencing counter there first. Once

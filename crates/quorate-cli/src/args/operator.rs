@@ -39,8 +39,8 @@ pub(crate) struct FreezeArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     /// The reason, for the people who will find the jobs frozen
-    #[arg(long, value_name = "TEXT", required = true)]
-    pub(crate) reason: String,
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
     /// The length of the freeze, such as 30m or 2h
     #[arg(long = "for", value_name = "TIME", value_parser = duration, required_unless_present = "until")]
     pub(crate) length: Option<Duration>,
@@ -64,14 +64,20 @@ pub(crate) struct UnfreezeArgs {
 /// The commands on the leaders of a group.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaderCommand {
+    /// Show who leads a group now, and how long its lease lasts
+    Show(LeaderShowArgs),
     /// Show the terms of a group: who led, from when until when, and why each term ended
     History(TermsArgs),
+    /// Ask the leader of a group to resign, and wait until it has resigned
+    Resign(ResignArgs),
 }
 
 impl LeaderCommand {
     pub(crate) fn nodes(&self) -> &NodeArgs {
         match self {
+            Self::Show(args) => &args.group.nodes,
             Self::History(args) => &args.group.nodes,
+            Self::Resign(args) => &args.nodes,
         }
     }
 }
@@ -97,4 +103,54 @@ pub(crate) struct TermsArgs {
     /// The number of terms to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quorate leader show --config /etc/quorate/quorate.toml
+  quorate leader show --group billing --json
+
+It only reads. Exit status: 0 if a worker leads; 1 if none does; 69 no quorum of
+nodes; 78 configuration.")]
+pub(crate) struct LeaderShowArgs {
+    #[command(flatten)]
+    pub(crate) group: GroupArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # the leader of the file's group, before its machine is shut down
+  quorate leader resign --config /etc/quorate/quorate.toml
+  quorate leader resign --group billing --wait 1m
+  # only if this term has not ended
+  quorate leader resign --group billing --term 1763720135000417 --json
+
+The leader receives the request within half a second, cancels its work, waits for
+the grace period and releases its lease. The request applies to the current term
+only, and expires one second after --wait. Without another candidate the same
+worker leads again after its back-off. `quorate leader show` shows the leader.
+
+Exit status: 0 if the leader has resigned; 1 if there is no leader, or a term
+other than --term has begun; 75 if the leader still leads after the wait (it is
+cut off or stuck, or does not allow remote resignation); 69 no quorum of nodes; 78
+configuration.")]
+pub(crate) struct ResignArgs {
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+    /// The group [default: the file's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// Resign only if this is the current term
+    #[arg(long, value_name = "N")]
+    pub(crate) term: Option<u64>,
+    /// The longest wait until the leader has resigned
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub(crate) wait: Duration,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -1,15 +1,17 @@
 //! The command `quorate jobs history`.
 
-use super::{look, tone};
+use super::{look, tone, zone_of};
 use crate::{
     args::HistoryArgs,
     config::Config,
     exit::Failure,
     failures, show,
     table::{Cell, table},
-    time::rfc3339,
 };
-use quorate::{plain::plain, scheduler::Jobs};
+use quorate::{
+    plain::plain,
+    scheduler::{Jobs, Zone},
+};
 use quorate_operator::view::RunEnd;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,10 +29,13 @@ pub(crate) struct Page {
 /// Shows the outcomes of the job's runs.
 pub(super) async fn history(args: &HistoryArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
-    let page = of_job(&jobs, &args.job, args.limit).await;
+    // The history may outlive the schedule. Its times are then in UTC.
+    let (page, schedule) =
+        futures_util::join!(of_job(&jobs, &args.job, args.limit), jobs.schedule(&args.job));
     quorum.close().await;
     let page = page?;
-    show::print_page(args.group.json, &page, || page.for_people())?;
+    let zone = schedule.map(|schedule| schedule.zone().clone()).unwrap_or_default();
+    show::print_page(args.group.json, &page, || page.for_people(&zone_of(&zone, args.utc)))?;
     Ok(0)
 }
 
@@ -43,15 +48,15 @@ pub(super) async fn of_job(jobs: &Jobs, job: &str, limit: u32) -> Result<Page, F
 }
 
 impl Page {
-    fn for_people(&self) -> String {
+    fn for_people(&self, zone: &Zone) -> String {
         if self.history.is_empty() {
             return format!("{}: no run has ended yet\n", self.job);
         }
-        let rows: Vec<[Cell; 8]> = self.history.iter().map(row).collect();
+        let rows: Vec<[Cell; 8]> = self.history.iter().map(|end| row(end, zone)).collect();
         let mut text =
             table(["TICK", "LATE", "CAUSE", "OUTCOME", "TOOK", "ATTEMPTS", "WORKER", "REASON"], &rows);
         for end in self.history.iter().filter(|end| end.output.is_some()) {
-            text += &format!("\noutput of {}:\n", rfc3339(end.tick));
+            text += &format!("\noutput of {}:\n", zone.rfc3339(end.tick));
             for line in end.output.as_deref().unwrap_or_default().lines() {
                 text += &format!("  {line}\n");
             }
@@ -60,10 +65,10 @@ impl Page {
     }
 }
 
-fn row(end: &RunEnd) -> [Cell; 8] {
+fn row(end: &RunEnd, zone: &Zone) -> [Cell; 8] {
     let tick = match end.until {
-        Some(until) => format!("{} to {}", rfc3339(end.tick), rfc3339(until)),
-        None => rfc3339(end.tick),
+        Some(until) => format!("{} to {}", zone.rfc3339(end.tick), zone.rfc3339(until)),
+        None => zone.rfc3339(end.tick),
     };
     [
         tick.into(),

@@ -1,6 +1,6 @@
 //! The commands `quorate jobs list` and `quorate jobs show`.
 
-use super::{look, tone};
+use super::{look, tone, zone_of};
 use crate::{
     args::{ListJobsArgs, ShowArgs},
     config::Config,
@@ -8,12 +8,11 @@ use crate::{
     failures, show,
     table::{Cell, fields, table},
     terminal::Tone,
-    time::rfc3339,
 };
 use quorate::{
     internals::{GroupOverview, Paused},
     quorum::Quorum,
-    scheduler::Jobs,
+    scheduler::{Jobs, Zone},
 };
 use quorate_operator::view::{JobView, Pause, name};
 use schemars::JsonSchema;
@@ -35,7 +34,7 @@ pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Fai
     let page = all(&jobs).await;
     quorum.close().await;
     let page = page?;
-    show::print_page(args.group.json, &page, || page.for_people())?;
+    show::print_page(args.group.json, &page, || page.for_people(args.utc))?;
     Ok(0)
 }
 
@@ -45,7 +44,8 @@ pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure
     let page = one(&jobs, &args.job).await;
     quorum.close().await;
     let page = page?;
-    let for_people = || format!("{} of group {}\n{}", page.shown(), name(&page.group), fields(page.fields()));
+    let fields = || fields(page.fields(&zone_of(&page.zone, args.utc)));
+    let for_people = || format!("{} of group {}\n{}", page.shown(), name(&page.group), fields());
     show::print_page(args.group.json, &page, for_people)?;
     Ok(0)
 }
@@ -68,7 +68,7 @@ pub(crate) async fn overview(quorum: &Quorum, group: &str) -> GroupOverview {
 
 /// Describes the freeze of a group.
 pub(crate) fn freeze_for_people(frozen: &Paused) -> String {
-    Pause::of_freeze(frozen).line()
+    Pause::of_freeze(frozen).line(&Zone::UTC)
 }
 
 /// Reads one job.
@@ -78,7 +78,7 @@ pub(super) async fn one(jobs: &Jobs, job: &str) -> Result<JobView, Failure> {
 }
 
 impl Page {
-    fn for_people(&self) -> String {
+    fn for_people(&self, utc: bool) -> String {
         if self.jobs.is_empty() {
             return format!(
                 "{}: no jobs; a job is registered when a worker that has it first leads the group\n",
@@ -89,15 +89,17 @@ impl Page {
             .jobs
             .iter()
             .map(|job| {
-                let next = job.next.map_or_else(|| "-".to_owned(), rfc3339);
-                let last = job.ends.first().map_or(Cell::from("-"), |end| Cell::new(end.line(), tone(end)));
+                let zone = zone_of(&job.zone, utc);
+                let next = job.next.map_or_else(|| "-".to_owned(), |next| zone.rfc3339(next));
+                let last =
+                    job.ends.first().map_or(Cell::from("-"), |end| Cell::new(end.line(&zone), tone(end)));
                 let state = if job.paused.is_some() { Tone::Caution } else { Tone::Plain };
-                let doing = Cell::new(job.doing(|until| format!("until {}", rfc3339(until))), state);
+                let doing = Cell::new(job.doing(|until| format!("until {}", zone.rfc3339(until))), state);
                 [job.shown().into(), (&job.schedule).into(), doing, next.into(), last]
             })
             .collect();
         let frozen = self.frozen.as_ref();
-        let frozen = frozen.map(|frozen| format!("the group is frozen {}\n", frozen.line()));
+        let frozen = frozen.map(|frozen| format!("the group is frozen {}\n", frozen.line(&Zone::UTC)));
         frozen.unwrap_or_default() + &table(["NAME", "SCHEDULE", "STATE", "NEXT", "LAST"], &rows)
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     exit::{FAILURE, Failure, NOT_FOUND},
     failures, log,
-    outputs::{END, path_of, runs_of},
+    outputs::{END, runs_of},
     show,
     time::rfc3339,
 };
@@ -18,14 +18,15 @@ use quorate::{
     env::{BootTime, Env, WallTime},
     plain::plain,
     quorum::Quorum,
-    scheduler::{HistoryEntry, Jobs},
+    scheduler::{HistoryEntry, Jobs, Zone},
 };
-use quorate_operator::view::RunEnd;
+use quorate_operator::{Moment, view::RunEnd};
 use serde::Serialize;
 use std::{
     fs::File,
     io::{self, BufRead, BufReader},
-    path::{Path, PathBuf},
+    ops::Range,
+    path::Path,
     time::Duration,
 };
 
@@ -60,38 +61,72 @@ struct Line {
     text: String,
 }
 
+/// The question: the job, and the span of time in which the tick of its run is.
+struct Wanted<'a> {
+    args: &'a LogsArgs,
+    /// `None` for the newest run.
+    span: Option<Range<WallTime>>,
+    /// The zone of the times for people.
+    zone: Zone,
+}
+
 /// Shows the output of a run.
 pub(super) async fn logs(args: &LogsArgs, config: &Config) -> Result<u8, Failure> {
+    let wanted = Wanted::new(args, config).await?;
     let dir = config.output.as_ref().map(|output| &*output.dir);
-    match dir.and_then(|dir| find(dir, &args.job, args.run)) {
-        Some((tick, path)) => of_file(args, config, tick, &path).await,
-        None => of_history(args, config).await,
+    let of_wanted = |dir| runs_of(dir, &args.job).into_iter().rfind(|(tick, _)| wanted.has(*tick));
+    match dir.and_then(of_wanted) {
+        Some((tick, path)) => of_file(&wanted, config, tick, &path).await,
+        None => of_history(&wanted, config).await,
     }
 }
 
-/// Returns the file of the run, or of the newest run.
-fn find(dir: &Path, job: &str, run: Option<WallTime>) -> Option<(WallTime, PathBuf)> {
-    match run {
-        Some(tick) => Some((tick, path_of(dir, job, tick))).filter(|(_, path)| path.is_file()),
-        None => runs_of(dir, job).pop(),
+impl<'a> Wanted<'a> {
+    /// Computes the span of the run. The zone of a job that the file does not have is read from the nodes.
+    async fn new(args: &'a LogsArgs, config: &Config) -> Result<Self, Failure> {
+        let is_of_file =
+            args.group.group.as_deref().is_none_or(|group| config.group.as_deref() == Some(group));
+        let of_file = config.jobs.iter().find(|job| is_of_file && *job.name == args.job);
+        let zone = match (of_file, args.at.map(Moment::exact)) {
+            (Some(job), _) => job.schedule.zone().clone(),
+            (None, None | Some(Some(_))) => Zone::UTC,
+            (None, Some(None)) => {
+                let (quorum, jobs) = look(&args.group, config).await?;
+                let schedule = jobs.schedule(&args.job).await;
+                quorum.close().await;
+                schedule.map_err(|error| failures::of_jobs(&error))?.zone().clone()
+            }
+        };
+        let span = args.at.map(|at| at.span(&zone, Env::system().wall()));
+        let zone = if args.utc { Zone::UTC } else { zone };
+        Ok(Self { args, span, zone })
+    }
+
+    fn has(&self, tick: WallTime) -> bool {
+        self.span.as_ref().is_none_or(|span| span.contains(&tick))
+    }
+
+    fn time(&self, at: WallTime) -> String {
+        self.zone.rfc3339(at)
     }
 }
 
 /// Shows the file of a run. The file is of this machine, so the nodes are asked for what it cannot show: a newer run on
 /// another machine, and the end of a run that was interrupted here.
-async fn of_file(args: &LogsArgs, config: &Config, tick: WallTime, path: &Path) -> Result<u8, Failure> {
+async fn of_file(wanted: &Wanted<'_>, config: &Config, tick: WallTime, path: &Path) -> Result<u8, Failure> {
+    let args = wanted.args;
     let unread = |error: io::Error| unread(path, &error);
     let mut file = BufReader::new(File::open(path).map_err(unread)?);
     let place = plain(&path.to_string_lossy(), NAME_MAX);
-    log::say(&format!("quorate: the run {}, from the file {place} on this machine", rfc3339(tick)));
-    let nodes = match args.run.is_none() || args.follow {
+    log::say(&format!("quorate: the run {}, from the file {place} on this machine", wanted.time(tick)));
+    let nodes = match wanted.span.is_none() || args.follow {
         true => ask(args, config).await,
         false => None,
     };
-    if let (None, Some((_, jobs))) = (args.run, &nodes) {
-        say_newer(jobs, &args.job, tick).await;
+    if let (None, Some((_, jobs))) = (&wanted.span, &nodes) {
+        say_newer(jobs, wanted, tick).await;
     }
-    let follower = nodes.as_ref().map(|(_, jobs)| Follower::new(jobs, &args.job, tick));
+    let follower = nodes.as_ref().map(|(_, jobs)| Follower::new(jobs, wanted, tick));
     let shown = show_file(args, path, &mut file, follower).await;
     let nodes = match (nodes, &shown) {
         (None, Ok((_, false))) => ask(args, config).await,
@@ -191,12 +226,12 @@ async fn ask(args: &LogsArgs, config: &Config) -> Option<(Quorum, Jobs)> {
 }
 
 /// Says if the newest run of the job is newer than the newest one that has a file on this machine.
-async fn say_newer(jobs: &Jobs, job: &str, of_file: WallTime) {
-    match newest(jobs, job).await {
+async fn say_newer(jobs: &Jobs, wanted: &Wanted<'_>, of_file: WallTime) {
+    match newest(jobs, &wanted.args.job).await {
         Ok(Some(newest)) if newest.tick > of_file => {
-            let (tick, worker) = (rfc3339(newest.tick), plain(&newest.worker, NAME_MAX));
+            let (tick, worker) = (wanted.time(newest.tick), plain(&newest.worker, NAME_MAX));
             log::say(&format!(
-                "quorate: a newer run {tick}, on {worker}, has no file on this machine; --run {tick} shows the end of its \
+                "quorate: a newer run {tick}, on {worker}, has no file on this machine; --at {tick} shows the end of its \
                  output, if the history keeps it"
             ));
         }
@@ -209,7 +244,7 @@ async fn say_newer(jobs: &Jobs, job: &str, of_file: WallTime) {
 /// interrupted gets no end: the run ends on another machine, or is recorded as lost.
 struct Follower<'a> {
     jobs: &'a Jobs,
-    job: &'a str,
+    wanted: &'a Wanted<'a>,
     tick: WallTime,
     next: BootTime,
     pauses: Box<dyn Iterator<Item = Duration> + Send>,
@@ -221,9 +256,9 @@ struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    fn new(jobs: &'a Jobs, job: &'a str, tick: WallTime) -> Self {
+    fn new(jobs: &'a Jobs, wanted: &'a Wanted<'a>, tick: WallTime) -> Self {
         let (next, pauses) = (BootTime::default(), Box::new(pauses()));
-        Self { jobs, job, tick, next, pauses, has_ended: false, has_failed: false }
+        Self { jobs, wanted, tick, next, pauses, has_ended: false, has_failed: false }
     }
 
     /// Returns the end of the run, as text, once it is certain. Reads the nodes only if a pause has passed.
@@ -231,10 +266,10 @@ impl<'a> Follower<'a> {
         if env.now() < self.next {
             return None;
         }
-        let found = match state_of(self.jobs, self.job, self.tick).await {
+        let found = match state_of(self.jobs, &self.wanted.args.job, self.tick).await {
             Ok(RunState::Ended(entry)) => {
                 let end = RunEnd::new(&entry);
-                Some(format!("{}, on {}", end.line(), end.worker))
+                Some(format!("{}, on {}", end.line(&self.wanted.zone), end.worker))
             }
             Ok(RunState::Forgotten) => Some("the history has no entry as old as the run".to_owned()),
             Ok(RunState::Active | RunState::Unknown) => None,
@@ -251,34 +286,35 @@ impl<'a> Follower<'a> {
     }
 }
 
-async fn of_history(args: &LogsArgs, config: &Config) -> Result<u8, Failure> {
+async fn of_history(wanted: &Wanted<'_>, config: &Config) -> Result<u8, Failure> {
+    let args = wanted.args;
     let (quorum, jobs) = look(&args.group, config).await?;
-    let entry = entry(args, &jobs, quorum.env()).await;
+    let entry = entry(wanted, &jobs, quorum.env()).await;
     quorum.close().await;
     let entry = entry?;
-    let (run, worker) = (rfc3339(entry.tick), plain(&entry.worker, NAME_MAX));
+    let (shown, worker) = (wanted.time(entry.tick), plain(&entry.worker, NAME_MAX));
     let Some(output) = &entry.output else {
         let text = format!(
-            "no output of the run {run} is kept: set keep_output for the job, or output.dir and look on the machine of {worker}"
+            "no output of the run {shown} is kept: set keep_output for the job, or output.dir and look on the machine of {worker}"
         );
         return Err(Failure::new(NOT_FOUND, text));
     };
     let lines = of_text(output).collect();
-    let page = Page { job: plain(&args.job, NAME_MAX), run, source: "history", lines };
+    let page = Page { job: plain(&args.job, NAME_MAX), run: rfc3339(entry.tick), source: "history", lines };
     show::print_page(args.group.json, &page, || page.lines.iter().map(Line::for_people).collect())?;
     if !args.group.json {
-        log::say(&format!("quorate: the end of the output of the run {}, on {worker}", page.run));
+        log::say(&format!("quorate: the end of the output of the run {shown}, on {worker}"));
     }
     Ok(0)
 }
 
 /// Returns the history entry of the run. With `--follow` and an active run, waits until the run has ended.
-async fn entry(args: &LogsArgs, jobs: &Jobs, env: &Env) -> Result<HistoryEntry, Failure> {
-    let mut run = args.run;
+async fn entry(wanted: &Wanted<'_>, jobs: &Jobs, env: &Env) -> Result<HistoryEntry, Failure> {
+    let (args, mut run) = (wanted.args, None);
     if args.follow {
         let status = jobs.show(&args.job).await.map_err(|error| failures::of_jobs(&error))?;
         let mut active = status.running.iter().rev();
-        if let Some(active) = active.find(|active| args.run.is_none_or(|run| run == active.tick)) {
+        if let Some(active) = active.find(|active| wanted.has(active.tick)) {
             run = Some(active.tick);
             if let Some(entry) = end_of(args, active.tick, jobs, env).await? {
                 return Ok(entry);
@@ -286,13 +322,15 @@ async fn entry(args: &LogsArgs, jobs: &Jobs, env: &Env) -> Result<HistoryEntry, 
         }
     }
     let entries = jobs.history(&args.job, ENTRIES).await.map_err(|error| failures::of_jobs(&error))?;
-    let is_it = |entry: &HistoryEntry| match run {
-        Some(tick) => entry.tick == tick,
-        None => entry.took.is_some(),
+    let is_it = |entry: &HistoryEntry| match (run, &wanted.span) {
+        (Some(tick), _) => entry.tick == tick,
+        (None, Some(span)) => span.contains(&entry.tick),
+        (None, None) => entry.took.is_some(),
     };
     entries.into_iter().find(is_it).ok_or_else(|| {
-        let which = run.map_or("no run of it has ended yet".to_owned(), |tick| {
-            format!("its history has no run {}", rfc3339(tick))
+        let asked = run.or(wanted.span.as_ref().map(|span| span.start));
+        let which = asked.map_or("no run of it has ended yet".to_owned(), |tick| {
+            format!("its history has no run of {}", wanted.time(tick))
         });
         let job = plain(&args.job, NAME_MAX);
         Failure::new(

@@ -8,10 +8,10 @@ mod run_state;
 mod why;
 
 use crate::{
-    args::{GroupArgs, JobsCommand},
+    args::{CancelArgs, GroupArgs, JobsCommand},
     config::{Config, Environment},
     connect,
-    exit::{CONFIG, Failure},
+    exit::{CONFIG, Failure, NOT_FOUND},
     failures, operate, show,
     terminal::Tone,
 };
@@ -24,9 +24,12 @@ use quorate::{
     env::WallTime,
     internals::JobAction,
     quorum::Quorum,
-    scheduler::{Jobs, RunOutcome},
+    scheduler::{Jobs, RunOutcome, Zone},
 };
-use quorate_operator::view::{JobView, RunEnd};
+use quorate_operator::{
+    Moment,
+    view::{JobView, RunEnd},
+};
 pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.
@@ -49,19 +52,49 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
             let job = args.job.as_str().into();
             operate::request(JobAction::Trigger { job }, &args.wait, &config, environment).await
         }
-        JobsCommand::Pause(args) => {
-            let (job, reason) = (args.job.as_str().into(), args.reason.as_deref().map(Into::into));
-            let pause = JobAction::Pause { job, reason, until: args.until };
-            operate::request(pause, &args.wait, &config, environment).await
-        }
+        JobsCommand::Pause(args) => operate::pause(args, &config, environment).await,
         JobsCommand::Resume(args) => {
             let job = args.job.as_str().into();
             operate::request(JobAction::Resume { job }, &args.wait, &config, environment).await
         }
         JobsCommand::Backfill(args) => operate::backfill(args, &config, environment).await,
         JobsCommand::Cancel(args) => {
-            let cancel = JobAction::Cancel { job: args.job.as_str().into(), tick: args.tick };
+            let tick = match args.at {
+                None => None,
+                Some(moment) => Some(active_tick(args, moment, &config).await?),
+            };
+            let cancel = JobAction::Cancel { job: args.job.as_str().into(), tick };
             operate::request(cancel, &args.wait, &config, environment).await
+        }
+    }
+}
+
+/// Returns the tick of the one active run in the time that a moment names. An exact time is a tick by itself, also that of
+/// a run which is not due yet.
+async fn active_tick(args: &CancelArgs, moment: Moment, config: &Config) -> Result<WallTime, Failure> {
+    if let Some(tick) = moment.exact() {
+        return Ok(tick);
+    }
+    let (quorum, jobs) = look(&args.wait.group, config).await?;
+    let (now, status) = (quorum.wall(), jobs.show(&args.job).await);
+    quorum.close().await;
+    let status = status.map_err(|error| failures::of_jobs(&error))?;
+    let span = moment.span(&status.zone, now);
+    let ticks: Vec<WallTime> =
+        status.running.iter().map(|run| run.tick).filter(|tick| span.contains(tick)).collect();
+    match ticks[..] {
+        [tick] => Ok(tick),
+        [] => {
+            let active = status.running.iter().map(|run| status.zone.rfc3339(run.tick)).collect::<Vec<_>>();
+            let active = if active.is_empty() { "none".to_owned() } else { active.join(", ") };
+            let from = status.zone.rfc3339(span.start);
+            let text = format!("--at: no run of this time, from {from}, is active; active runs: {active}");
+            Err(Failure::new(NOT_FOUND, text))
+        }
+        _ => {
+            let ticks: Vec<String> = ticks.iter().map(|tick| status.zone.rfc3339(*tick)).collect();
+            let text = format!("--at: several runs of this time are active, name one: {}", ticks.join(", "));
+            Err(Failure::new(NOT_FOUND, text))
         }
     }
 }
@@ -105,6 +138,11 @@ pub(crate) async fn history(jobs: &Jobs, job: &str, limit: u32) -> Result<Vec<Ru
 /// Asks why the job did or did not run at its latest tick.
 pub(crate) async fn why(jobs: &Jobs, job: &str) -> Result<WhyPage, Failure> {
     Ok(why::of_job(jobs, job, None).await?.0)
+}
+
+/// Returns the zone in which the times of a job are shown.
+fn zone_of(of_job: &Zone, utc: bool) -> Zone {
+    if utc { Zone::UTC } else { of_job.clone() }
 }
 
 /// Returns the importance of an outcome.

@@ -11,13 +11,16 @@ use crate::{
 };
 use quorate::{
     env::WallTime,
-    internals::{Explanation, Reason},
     plain::plain,
-    scheduler::Jobs,
+    scheduler::{Explanation, Jobs, Reason, Zone},
 };
-use quorate_operator::view::RunEnd;
+use quorate_operator::{
+    Moment,
+    view::{MaybeRfc3339, RunEnd, Text},
+};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::time::Duration;
 
 /// The longest text that is shown, in bytes.
 const TEXT_MAX: usize = 4_096;
@@ -32,19 +35,27 @@ pub(crate) struct Page {
     asked: Option<String>,
     reason: &'static str,
     /// The tick that the answer is about.
-    tick: Option<String>,
+    #[serde(with = "MaybeRfc3339")]
+    tick: Option<WallTime>,
     text: String,
     evidence: Vec<String>,
     action: String,
     /// The outcome of the tick, if it is recorded.
     entry: Option<RunEnd>,
-    next: Option<String>,
+    #[serde(with = "MaybeRfc3339")]
+    next: Option<WallTime>,
+    /// The zone of the times in the texts.
+    #[serde(with = "Text")]
+    zone: Zone,
 }
 
 /// Shows why the job did or did not run.
 pub(super) async fn why(args: &WhyArgs, config: &Config) -> Result<u8, Failure> {
-    let (quorum, jobs) = look(&args.group, config).await?;
-    let found = of_job(&jobs, &args.job, args.at).await;
+    let (quorum, mut jobs) = look(&args.group, config).await?;
+    if args.utc {
+        jobs = jobs.times_in(Zone::UTC);
+    }
+    let found = asked(&jobs, args, quorum.wall()).await;
     quorum.close().await;
     let (page, reason) = found?;
     show::print_page(args.group.json, &page, || page.for_people())?;
@@ -53,6 +64,27 @@ pub(super) async fn why(args: &WhyArgs, config: &Config) -> Result<u8, Failure> 
         Reason::NotRegistered => NOT_FOUND,
         _ => 0,
     })
+}
+
+/// Asks for the reason at the time that the arguments name.
+async fn asked(jobs: &Jobs, args: &WhyArgs, now: WallTime) -> Result<(Page, Reason), Failure> {
+    let at = match args.at {
+        None => None,
+        Some(moment) => Some(tick_at(jobs, &args.job, moment, now).await),
+    };
+    of_job(jobs, &args.job, at).await
+}
+
+/// Returns the last tick of the job in the span that a moment names, or the begin of the span if it has none. A schedule
+/// that cannot be read is no error here: the answer to the question says why.
+async fn tick_at(jobs: &Jobs, job: &str, moment: Moment, now: WallTime) -> WallTime {
+    if let Some(exact) = moment.exact() {
+        return exact;
+    }
+    let Ok(schedule) = jobs.schedule(job).await else { return moment.span(&Zone::UTC, now).start };
+    let span = moment.span(schedule.zone(), now);
+    let before = |at: WallTime| at - Duration::from_micros(1);
+    schedule.last_within(before(span.start), before(span.end).min(now)).unwrap_or(span.start)
 }
 
 /// Asks why the job did or did not run at a time, or by default at its latest tick.
@@ -68,12 +100,13 @@ impl Page {
             job: plain(job, 200),
             asked: at.map(rfc3339),
             reason: found.reason.as_str(),
-            tick: found.tick.map(rfc3339),
+            tick: found.tick,
             text: plain(&found.text, TEXT_MAX),
             evidence: found.evidence.iter().map(|fact| plain(fact, TEXT_MAX)).collect(),
             action: plain(&found.action, TEXT_MAX),
             entry: found.entry.as_ref().map(RunEnd::new),
-            next: found.next.map(rfc3339),
+            next: found.next,
+            zone: found.zone.clone(),
         }
     }
 
@@ -87,10 +120,11 @@ impl Page {
 
     /// Returns the evidence and the advice as names and values.
     pub(crate) fn fields(&self) -> Vec<(&'static str, String)> {
-        let mut fields: Vec<(&str, String)> = self.tick.iter().map(|tick| ("tick", tick.clone())).collect();
+        let time = |name, at: &Option<WallTime>| at.map(|at| (name, self.zone.rfc3339(at)));
+        let mut fields: Vec<(&str, String)> = time("tick", &self.tick).into_iter().collect();
         fields.extend(self.evidence.iter().map(|fact| ("evidence", fact.clone())));
         fields.push(("to do", self.action.clone()));
-        fields.extend(self.next.iter().map(|next| ("next", next.clone())));
+        fields.extend(time("next", &self.next));
         fields
     }
 }

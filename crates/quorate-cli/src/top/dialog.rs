@@ -6,6 +6,7 @@ use super::{
     view::{View, bold, first_line, scrolled},
 };
 use crate::{jobs::tone, table::fields_within, terminal::Tone};
+use quorate::scheduler::Zone;
 use quorate_operator::view::name as shown;
 use ratatui::{
     Frame,
@@ -42,7 +43,9 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     match job {
         // The list of the outcomes is below.
         Some(job) => {
-            lines.extend(fields(job.fields().into_iter().filter(|(name, _)| *name != "ended").collect()));
+            lines.extend(fields(
+                job.fields(&job.zone).into_iter().filter(|(name, _)| *name != "ended").collect(),
+            ));
         }
         None => lines.push(Line::from("  the nodes do not store this job")),
     }
@@ -61,13 +64,13 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
                 Err(error) => lines.push(trouble(view, error)),
             }
             lines.push(Line::default());
-            history(view, &mut lines);
+            history(view, job.map_or(&Zone::UTC, |job| &job.zone), &mut lines);
         }
     }
     scrolled(frame, area, view, lines);
 }
 
-fn history<'a>(view: &View<'_>, lines: &mut Vec<Line<'a>>) {
+fn history<'a>(view: &View<'_>, zone: &Zone, lines: &mut Vec<Line<'a>>) {
     let Some(detail) = &view.state.detail else { return };
     let history = match &detail.value.history {
         Ok(history) => history,
@@ -78,7 +81,7 @@ fn history<'a>(view: &View<'_>, lines: &mut Vec<Line<'a>>) {
         let age = relative(end.tick, view.now.wall);
         lines.push(Line::from(vec![
             Span::raw(format!("  {age:>11}  ")),
-            Span::styled(end.line(), view.palette.of(tone(end))),
+            Span::styled(end.line(zone), view.palette.of(tone(end))),
             Span::raw(format!("  [{}]", end.worker)),
         ]));
     }

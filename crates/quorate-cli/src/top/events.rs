@@ -1,7 +1,7 @@
 //! The events of the live view: the differences between what the nodes reported before and now.
 
 use super::news::Leader;
-use crate::{jobs::tone, status::NodeLine, terminal::Tone, time::rfc3339};
+use crate::{jobs::tone, status::NodeLine, terminal::Tone};
 use quorate::env::WallTime;
 use quorate_operator::view::{JobView, RunEnd};
 
@@ -64,15 +64,17 @@ fn of_job(old: &JobView, job: &JobView, events: &mut Vec<(String, Tone)>) {
     let name = job.shown();
     for run in &job.running {
         if !old.running.iter().any(|known| (known.tick, known.term) == (run.tick, run.term)) {
-            events
-                .push((format!("{name}: run of {} began on {}", rfc3339(run.tick), run.worker), Tone::Plain));
+            events.push((
+                format!("{name}: run of {} began on {}", job.zone.rfc3339(run.tick), run.worker),
+                Tone::Plain,
+            ));
         }
     }
     // The newest outcome is the first.
     for end in job.ends.iter().rev() {
         let key = |end: &RunEnd| (end.tick, end.outcome, end.request.clone());
         if !old.ends.iter().any(|known| key(known) == key(end)) {
-            events.push((format!("{name}: {}", end.line()), tone(end)));
+            events.push((format!("{name}: {}", end.line(&job.zone)), tone(end)));
         }
     }
     match (&old.paused, &job.paused) {

@@ -1,6 +1,6 @@
 //! The order of the jobs, and the filter.
 
-use crate::{jobs::tone, terminal::Tone, time::rfc3339};
+use crate::{jobs::tone, terminal::Tone};
 use quorate_operator::view::JobView;
 use std::cmp::Ordering;
 
@@ -61,7 +61,7 @@ pub(super) fn rows<'a>(
     let filter = filter.to_lowercase();
     let selected = |job: &&JobView| {
         let outcome = job.ends.first().map_or("", |end| end.outcome.as_str());
-        let doing = job.doing(|until| format!("until {}", rfc3339(until)));
+        let doing = job.doing(|until| format!("until {}", job.zone.rfc3339(until)));
         [&*job.name, &doing, outcome].iter().any(|text| text.to_lowercase().contains(&filter))
     };
     let mut rows: Vec<&JobView> = jobs.iter().filter(selected).collect();

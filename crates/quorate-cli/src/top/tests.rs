@@ -130,6 +130,7 @@ fn job(name: &str) -> JobView {
     JobView {
         group: "g".into(),
         name: name.into(),
+        zone: quorate::scheduler::Zone::UTC,
         schedule: "every 5s".to_owned(),
         rules: "misfire latest".to_owned(),
         placement: Placement::Leader,

@@ -8,7 +8,7 @@ use super::{
     order::Order,
     state::{Dialog, Section, State},
 };
-use crate::{jobs::tone, terminal::Tone, time::rfc3339};
+use crate::{jobs::tone, terminal::Tone};
 use quorate_operator::view::{JobView, NodeView};
 use ratatui::{
     Frame,
@@ -303,7 +303,7 @@ impl View<'_> {
             let (state, tone) = if run.orphaned { ("orphaned", Tone::Caution) } else { ("", Tone::Plain) };
             Row::new([
                 Cell::from(job.shown()),
-                Cell::from(rfc3339(run.tick)),
+                Cell::from(job.zone.rfc3339(run.tick)),
                 Cell::from(since),
                 Cell::from(Span::styled(state, self.palette.of(tone))),
                 Cell::from(&*run.worker),
@@ -311,7 +311,7 @@ impl View<'_> {
         });
         let widths = [
             Constraint::Fill(2),
-            Constraint::Length(27),
+            Constraint::Length(32),
             Constraint::Length(11),
             Constraint::Length(8),
             Constraint::Fill(2),

@@ -95,7 +95,7 @@ impl AuditEntry {
         let (mut reason, mut until, mut from, mut tick) = (None, None, None, None);
         match &entry.what {
             JobAction::Pause { reason: why, until: end, .. } => (reason, until) = (why.as_deref(), *end),
-            JobAction::Freeze { reason: why, until: end } => (reason, until) = (Some(&**why), Some(*end)),
+            JobAction::Freeze { reason: why, until: end } => (reason, until) = (why.as_deref(), Some(*end)),
             JobAction::Backfill { from: start, until: end, .. } => (from, until) = (Some(*start), Some(*end)),
             JobAction::Cancel { tick: of, .. } => tick = *of,
             JobAction::Unfreeze | JobAction::Resume { .. } | JobAction::Trigger { .. } => {}

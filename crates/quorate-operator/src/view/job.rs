@@ -1,8 +1,7 @@
 use super::{ActiveRun, MaybeMicros, MaybeRfc3339, Name, Pause, Rfc3339, RunEnd, Text, name, text};
-use crate::time::rfc3339;
 use quorate::{
     env::WallTime,
-    scheduler::{JobAlert, JobStatus, Placement, RunOutcome},
+    scheduler::{JobAlert, JobStatus, Placement, RunOutcome, Zone},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,6 +19,9 @@ pub struct JobView {
     pub name: Arc<str>,
     /// The schedule.
     pub schedule: String,
+    /// The zone of the schedule. Texts show the times of the job in it.
+    #[serde(with = "Text")]
+    pub zone: Zone,
     /// The rules for misfires, overlaps and retries.
     pub rules: String,
     /// `leader` or `any-worker`.
@@ -93,6 +95,7 @@ impl JobView {
             group: Arc::clone(group),
             name: Arc::clone(&job.name),
             schedule: text(&job.schedule),
+            zone: job.zone.clone(),
             rules: text(&job.rules),
             placement: job.placement,
             registered: job.registered,
@@ -185,27 +188,29 @@ impl JobView {
         overdue.to_owned() + &activity
     }
 
-    /// Returns the properties of the job as names and values.
-    pub fn fields(&self) -> Vec<(&'static str, String)> {
-        let since = |at: &WallTime| format!("since {}", rfc3339(*at));
+    /// Returns the properties of the job as names and values, with times in `zone`.
+    pub fn fields(&self, zone: &Zone) -> Vec<(&'static str, String)> {
+        let since = |at: &WallTime| format!("since {}", zone.rfc3339(*at));
         let mut fields = vec![
             ("schedule", self.schedule.clone()),
             ("rules", self.rules.clone()),
-            ("registered", rfc3339(self.registered)),
+            ("registered", zone.rfc3339(self.registered)),
         ];
         let paused = if self.frozen { "frozen" } else { "paused" };
-        fields.extend(self.paused.iter().map(|pause| (paused, pause.line())));
+        fields.extend(self.paused.iter().map(|pause| (paused, pause.line(zone))));
         fields.extend(self.overdue.iter().map(|at| ("overdue", since(at))));
         fields.extend(self.failing.iter().map(|at| ("failing", since(at))));
         let unsent = self.unsent.iter();
         fields.extend(
-            unsent.map(|one| ("not sent", format!("{} at {}: {}", one.event, rfc3339(one.at), one.reason))),
+            unsent.map(|one| {
+                ("not sent", format!("{} at {}: {}", one.event, zone.rfc3339(one.at), one.reason))
+            }),
         );
-        fields.push(("next", self.next.map_or_else(|| "-".to_owned(), rfc3339)));
+        fields.push(("next", self.next.map_or_else(|| "-".to_owned(), |next| zone.rfc3339(next))));
         for run in &self.running {
-            fields.push((if run.orphaned { "orphaned" } else { "running" }, run.line()));
+            fields.push((if run.orphaned { "orphaned" } else { "running" }, run.line(zone)));
         }
-        fields.extend(self.ends.iter().map(|end| ("ended", end.line())));
+        fields.extend(self.ends.iter().map(|end| ("ended", end.line(zone))));
         fields
     }
 }

@@ -1,6 +1,10 @@
 use super::{MaybeRfc3339, Rfc3339, name, text};
-use crate::time::rfc3339;
-use quorate::{env::WallTime, internals::Paused, plain::plain, scheduler::JobStatus};
+use quorate::{
+    env::WallTime,
+    internals::Paused,
+    plain::plain,
+    scheduler::{JobStatus, Zone},
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -43,11 +47,11 @@ impl Pause {
         })
     }
 
-    /// Returns it in one line.
-    pub fn line(&self) -> String {
+    /// Returns it in one line, with times in `zone`.
+    pub fn line(&self, zone: &Zone) -> String {
         let reason = self.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
-        let end = self.until.map_or_else(String::new, |until| format!(" until {}", rfc3339(until)));
-        format!("by {} since {}{end}{reason}", self.by, rfc3339(self.at))
+        let end = self.until.map_or_else(String::new, |until| format!(" until {}", zone.rfc3339(until)));
+        format!("by {} since {}{end}{reason}", self.by, zone.rfc3339(self.at))
     }
 
     pub(super) fn short(&self, word: &str, end: impl Fn(WallTime) -> String) -> String {

@@ -1,8 +1,7 @@
 use super::{MaybeMicros, MaybeRfc3339, Rfc3339, lines, name, text};
-use crate::time::rfc3339;
 use quorate::{
     env::WallTime,
-    scheduler::{HistoryEntry, RunOutcome, RunStatus},
+    scheduler::{HistoryEntry, RunOutcome, RunStatus, Zone},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -74,9 +73,9 @@ impl ActiveRun {
         }
     }
 
-    pub(super) fn line(&self) -> String {
+    pub(super) fn line(&self, zone: &Zone) -> String {
         let request = self.request.as_ref().map_or_else(String::new, |id| format!(", request {id}"));
-        format!("{} on {} (term {}){request}", rfc3339(self.tick), self.worker, self.term)
+        format!("{} on {} (term {}){request}", zone.rfc3339(self.tick), self.worker, self.term)
     }
 }
 
@@ -140,14 +139,14 @@ impl RunEnd {
         }
     }
 
-    /// Returns the outcome in one line.
-    pub fn line(&self) -> String {
+    /// Returns the outcome in one line, with the tick in `zone`.
+    pub fn line(&self, zone: &Zone) -> String {
         let took = self.duration().map_or_else(String::new, |took| format!(" in {took}"));
         let attempts =
             if self.attempts > 1 { format!(" after {} attempts", self.attempts) } else { String::new() };
         let why = Some(self.explanation()).filter(|why| !why.is_empty());
         let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        format!("{} {}{took}{attempts}{why}", rfc3339(self.tick), self.outcome)
+        format!("{} {}{took}{attempts}{why}", zone.rfc3339(self.tick), self.outcome)
     }
 }
 
@@ -181,9 +180,16 @@ mod tests {
     #[test]
     fn the_error_of_an_attempt_is_shown_whatever_the_outcome_is() {
         let done = page(RunOutcome::Done, "", Some("refused"));
-        assert_eq!(done.line(), "2023-11-14T22:13:20Z done in 312.0µs after 3 attempts: last error: refused");
+        assert_eq!(
+            done.line(&Zone::UTC),
+            "2023-11-14T22:13:20Z done in 312.0µs after 3 attempts: last error: refused"
+        );
         let failed = page(RunOutcome::Failed, "exit 1", None);
-        assert_eq!(failed.line(), "2023-11-14T22:13:20Z failed in 312.0µs after 3 attempts: exit 1");
+        let tokyo = Zone::named("Asia/Tokyo").expect("a zone");
+        assert_eq!(
+            failed.line(&tokyo),
+            "2023-11-15T07:13:20+09:00 failed in 312.0µs after 3 attempts: exit 1"
+        );
         let cancelled = page(RunOutcome::Cancelled, "on request of me", Some("refused"));
         assert_eq!(cancelled.explanation(), "on request of me; last error: refused");
         let json = |page: &RunEnd| serde_json::to_value(page).expect("JSON");

@@ -5,7 +5,7 @@ use crate::{
     verdict::{Level, Verdict, shell},
 };
 use maud::{Markup, html};
-use quorate::internals::Explanation;
+use quorate::scheduler::Explanation;
 
 /// The number of runs in the table.
 const RUNS: usize = 50;
@@ -24,7 +24,7 @@ pub(super) fn job(
         Err(Missing::Unread(why)) => return missing(&shown, "The job cannot be read now.", why, context),
     };
     let job = &detail.job;
-    let zone = cron_words(&job.schedule).1.unwrap_or_else(Zone::utc);
+    let zone = Zone::of(&job.zone);
     let verdict = verdict(job);
     let body = html! {
         p.crumb { a href=(context.link("/jobs")) { "Jobs" } " / " (shown) }
@@ -147,7 +147,7 @@ fn when(detail: &JobDetail, zone: &Zone, context: &Context<'_>) -> Markup {
     html! {
         section aria-labelledby="when" {
             h2 id="when" { "When" }
-            p { @if let Some(words) = cron_words(&job.schedule).0 { (words) ", in " (zone.name()) ". " } code { (job.schedule) } }
+            p { @if let Some(words) = cron_words(&job.schedule) { (words) ", in " (zone.name()) ". " } code { (job.schedule) } }
             @if detail.next.is_empty() {
                 p.soft { "No next run is known." }
             } @else {

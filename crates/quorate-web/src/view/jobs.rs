@@ -187,7 +187,8 @@ pub(super) fn table(jobs: &[&JobView], context: &Context<'_>) -> Markup {
 }
 
 fn row(job: &JobView, context: &Context<'_>) -> Markup {
-    let (words, zone) = cron_words(&job.schedule);
+    let words = cron_words(&job.schedule);
+    let zone = words.is_some().then(|| Zone::of(&job.zone));
     let worker = job.running.first().map(|run| &run.worker).or_else(|| job.last_run().map(|end| &end.worker));
     html! {
         tr role="row" data-key=(super::row_key(&job.name)) {

@@ -106,7 +106,7 @@ impl Claim {
     }
 
     /// Returns the fencing token, even if this worker no longer holds the claim.
-    pub fn token(&self) -> FencingToken {
+    pub fn unchecked_token(&self) -> FencingToken {
         self.handle.token()
     }
 
@@ -211,7 +211,7 @@ impl ClaimHandle {
     }
 
     /// Returns the fencing token, even if this worker no longer holds the claim.
-    pub fn token(&self) -> FencingToken {
+    pub fn unchecked_token(&self) -> FencingToken {
         self.lease.token()
     }
 

@@ -93,7 +93,7 @@ impl Term {
     }
 
     /// Returns the fencing token, which is also the number of the term, even if the term has ended.
-    pub fn token(&self) -> FencingToken {
+    pub fn unchecked_token(&self) -> FencingToken {
         self.0.lease.token()
     }
 

@@ -88,7 +88,7 @@ impl Lease {
     }
 
     /// Returns the fencing token, even if the lease has ended.
-    pub fn token(&self) -> FencingToken {
+    pub fn unchecked_token(&self) -> FencingToken {
         self.token
     }
 
@@ -158,6 +158,7 @@ impl Lease {
     }
 
     /// Returns the events of this lease: first its present state, then each change. The last is [`LeaseEvent::Lost`].
+    #[doc(hidden)]
     pub fn events(&self) -> mpsc::UnboundedReceiver<LeaseEvent> {
         let (events, stream) = mpsc::unbounded_channel();
         self.inner.command(RenewerCommand::Watch { id: self.id, events });

@@ -108,9 +108,12 @@ mod wait;
 
 pub use deadline::StepDownCause;
 pub use error::{AcquireError, LeaseError, LeaseLost};
+#[doc(hidden)]
 pub use event::LeaseEvent;
 pub use handle::Lease;
+#[doc(hidden)]
 pub use heartbeat::Heartbeat;
+#[doc(hidden)]
 pub use inspect::Inspection;
 pub use lock::{Lock, TryAcquire};
 pub use many::{Leases, Locks};

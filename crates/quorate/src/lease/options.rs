@@ -97,6 +97,7 @@ impl LeaseOptions {
 
     /// Extends the lease only while the last beat of `heartbeat`, or the beginning of the lease, is more recent than
     /// the heartbeat's longest silence. Replaces [`renew_while`](LeaseOptions::renew_while).
+    #[doc(hidden)]
     pub fn renew_while_beating(mut self, heartbeat: &Heartbeat) -> Self {
         self.health = Some(Health::Beats(heartbeat.clone()));
         self
@@ -245,6 +246,7 @@ macro_rules! lease_options {
 
         /// Extends the lease only while a heartbeat beats: see
         /// [`LeaseOptions::renew_while_beating`](crate::lease::LeaseOptions::renew_while_beating).
+        #[doc(hidden)]
         pub fn renew_while_beating(self, heart: &$crate::lease::Heartbeat) -> Self {
             self.options($crate::lease::LeaseOptions::new().renew_while_beating(heart))
         }

@@ -107,6 +107,7 @@ impl ReadLease {
     }
 
     /// Returns the events of this lease: first its present state, then each change. The last is [`LeaseEvent::Lost`].
+    #[doc(hidden)]
     pub fn events(&self) -> mpsc::UnboundedReceiver<LeaseEvent> {
         self.0.events()
     }

@@ -79,6 +79,7 @@ impl Quorum {
 
     /// Returns a heartbeat whose longest silence is `max_silence`, for
     /// [`LeaseOptions::renew_while_beating`](crate::LeaseOptions::renew_while_beating).
+    #[doc(hidden)]
     pub fn heartbeat(&self, max_silence: Duration) -> Heartbeat {
         Heartbeat::new(self.env(), max_silence)
     }
@@ -187,6 +188,7 @@ impl Quorum {
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
+    #[doc(hidden)]
     pub async fn inspect(&self, resource: &Resource) -> Result<Inspection, NoMajority> {
         inspect(&self.0, resource).await
     }

@@ -92,6 +92,7 @@ impl Scheduler {
     /// }
     /// # }
     /// ```
+    #[doc(hidden)]
     pub fn renew_while_beating(mut self, heartbeat: &Heartbeat) -> Self {
         self.election = self.election.renew_while_beating(heartbeat);
         self

@@ -142,7 +142,7 @@ pub(crate) mod store;
 #[doc(hidden)]
 pub use alert::{AlertKind, JobAlert};
 pub use builder::{Scheduler, SchedulerRun};
-pub use control::{Accepted, JobStatus, Jobs, JobsError, RunStatus};
+pub use control::{Accepted, Explanation, JobStatus, Jobs, JobsError, Reason, RunStatus};
 #[doc(hidden)]
 pub use counts::{JobCounts, Lateness, RunCounts};
 pub use error::ScheduleError;

@@ -239,6 +239,14 @@ impl NoMajority {
         self.count(|outcome| matches!(outcome, NodeOutcome::Refused(Refusal::Incomplete))) > 0
     }
 
+    /// Returns the text of the error without the outcome of each node.
+    pub fn short(&self) -> String {
+        let agreed = self.count(|outcome| matches!(outcome, NodeOutcome::Granted));
+        let failed = if self.failed.is_empty() { String::new() } else { format!("{}: ", self.failed) };
+        let holder = self.contention().map_or_else(String::new, |outcome| format!("{outcome}; "));
+        format!("{failed}{holder}{agreed} of {} nodes agreed, {} needed", self.nodes.len(), self.needed)
+    }
+
     /// Returns whether only an operator can fix the failure. This is so if fewer nodes than a majority have a
     /// cause that may end by itself.
     pub fn is_permanent(&self) -> bool {
@@ -248,14 +256,7 @@ impl NoMajority {
 
 impl fmt::Display for NoMajority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let agreed = self.count(|outcome| matches!(outcome, NodeOutcome::Granted));
-        if !self.failed.is_empty() {
-            write!(f, "{}: ", self.failed)?;
-        }
-        if let Some(NodeOutcome::Contended { holder, remaining }) = self.contention() {
-            write!(f, "{}; ", NodeOutcome::Contended { holder: holder.clone(), remaining: *remaining })?;
-        }
-        write!(f, "{agreed} of {} nodes agreed, {} needed", self.nodes.len(), self.needed)?;
+        f.write_str(&self.short())?;
         for (name, outcome) in &self.nodes {
             write!(f, "; {name}: {outcome}")?;
         }

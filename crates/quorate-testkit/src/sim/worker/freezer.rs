@@ -59,7 +59,7 @@ impl Freezer {
         }
         let until = now + self.rng.millis_up_to(&[4_000, 9_000, 14_000]);
         self.ends = self.ends.max(until);
-        JobAction::Freeze { reason: "a migration".into(), until }
+        JobAction::Freeze { reason: Some("a migration".into()), until }
     }
 
     /// Ends the freeze by a request, unless it has ended by itself. Begins when every earlier request has expired, so

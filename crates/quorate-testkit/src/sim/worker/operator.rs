@@ -176,7 +176,7 @@ async fn send(jobs: &Jobs, ask: &JobAction) -> Result<Accepted, JobsError> {
         JobAction::Resume { .. } => jobs.resume(name).await,
         JobAction::Backfill { from, until, .. } => jobs.backfill(name, *from, *until).await,
         JobAction::Cancel { tick, .. } => jobs.cancel(name, *tick).await,
-        JobAction::Freeze { reason, until } => jobs.freeze(reason, *until).await,
+        JobAction::Freeze { reason, until } => jobs.freeze(reason.as_deref(), *until).await,
         JobAction::Unfreeze => jobs.unfreeze().await,
         // `JobAction` is non-exhaustive, so the match needs this arm. The only other action that `draw`
         // returns is `JobAction::Trigger`.

@@ -1,4 +1,4 @@
-use super::{Consumed, Delivery, Ended, Message, Outcome, one::Dead, run};
+use super::{Consumed, Received, Ended, Message, Outcome, one::Dead, run};
 use crate::claim::{ClaimError, ClaimHandle, ClaimResult, Claims};
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -62,7 +62,7 @@ impl Claims {
     where
         S: Stream<Item = M>,
         M: Message,
-        H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
+        H: Fn(Received<M>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: ClaimResult + Send + 'static,
         E: Display + Send + 'static,
@@ -83,7 +83,7 @@ impl Claims {
         S: Stream<Item = Result<M, R>>,
         M: Message,
         R: Display,
-        H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
+        H: Fn(Received<M>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: ClaimResult + Send + 'static,
         E: Display + Send + 'static,
@@ -204,7 +204,7 @@ impl<S, M: Message, H> Consume<S, M, H> {
     where
         S: Stream<Item = Result<M, Arc<str>>>,
         M: Message,
-        H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
+        H: Fn(Received<M>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: ClaimResult + Send + 'static,
         E: Display + 'static,

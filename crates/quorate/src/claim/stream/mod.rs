@@ -4,7 +4,7 @@
 //!
 //! A message is handled again if its worker ended between the handler's effect and the done record, or if the
 //! done record was lost. If an effect must not happen twice, its transaction must compare the token of
-//! [`Delivery::fencing_token`]. The adaptor stores nothing across a restart. So a message that is not
+//! [`Received::fencing_token`]. The adaptor stores nothing across a restart. So a message that is not
 //! acknowledged to its source (*acked*) returns only if the source delivers it again. Messages are handled in
 //! no particular order.
 //!
@@ -20,7 +20,7 @@
 //!
 //! ```
 //! use futures_util::stream;
-//! use quorate::claim::{Claims, stream::{Delivery, Ended}};
+//! use quorate::claim::{Claims, stream::{Received, Ended}};
 //! # use quorate::{node::MemoryNode, quorum::Quorum};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +28,7 @@
 //! # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
 //! // Any stream: here of ids and payloads. One message is delivered twice.
 //! let source = stream::iter([("order-1", "tea"), ("order-2", "milk"), ("order-1", "tea")]);
-//! let handle = |order: Delivery<(&'static str, &'static str)>| async move {
+//! let handle = |order: Received<(&'static str, &'static str)>| async move {
 //!     println!("{} under token {}", order.message().1, order.fencing_token()?);
 //!     Ok::<_, quorate::lease::LeaseLost>(())
 //! };
@@ -64,7 +64,7 @@
 //! the source. Messages that were pulled before continue to wait.
 
 mod consume;
-mod delivery;
+mod received;
 mod in_flight;
 mod message;
 mod one;
@@ -72,6 +72,6 @@ mod outcome;
 mod run;
 
 pub use consume::Consume;
-pub use delivery::Delivery;
+pub use received::Received;
 pub use message::Message;
 pub use outcome::{Consumed, Ended, Outcome};

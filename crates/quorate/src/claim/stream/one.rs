@@ -1,7 +1,7 @@
 //! The work on one message: its handler, its done record, its ack, and its hand-over to the dead-letter
 //! hook.
 
-use super::{Delivery, Message, Outcome};
+use super::{Received, Message, Outcome};
 use crate::{
     claim::{Claim, ClaimError, ClaimHandle, ClaimOutcome, ClaimResult, Claims},
     node::engine::{RESULT_MAX, cut},
@@ -33,7 +33,7 @@ pub(super) async fn handle<M, H, F, T, E>(
 ) -> (Outcome, Acked)
 where
     M: Message,
-    H: Fn(Delivery<M>) -> F,
+    H: Fn(Received<M>) -> F,
     F: Future<Output = Result<T, E>>,
     T: ClaimResult,
     E: Display,
@@ -42,7 +42,7 @@ where
     // attempt never began, and its count is withdrawn.
     let claim = claim.started();
     let look = claim.handle();
-    let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
+    let delivery = Received::new(Arc::clone(&message), look.clone(), stop.clone());
     // The handler is called inside this future, so that a panic before its first await is caught too. Its error
     // is converted to text at once, so that the error's type need not be `Send`.
     let work = async { handler(delivery).await.map_err(|error| error.to_string()) };

@@ -1,7 +1,7 @@
 //! The task that runs a consumer: it pulls messages, claims them, starts their handlers, and ends them.
 
 use super::{
-    Consume, Consumed, Delivery, Ended, Message, Outcome,
+    Consume, Consumed, Received, Ended, Message, Outcome,
     consume::Options,
     in_flight::{InFlightWindow, Number},
     one,
@@ -54,7 +54,7 @@ pub(super) async fn run<S, M, H, F, T, E>(
 where
     S: Stream<Item = Result<M, Arc<str>>>,
     M: Message,
-    H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
+    H: Fn(Received<M>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<T, E>> + Send + 'static,
     T: ClaimResult + Send + 'static,
     E: Display + 'static,
@@ -177,7 +177,7 @@ impl QuorumWaits {
 impl<M, H, F, T, E> Consumer<M, H>
 where
     M: Message,
-    H: Fn(Delivery<M>) -> F + Send + Sync + 'static,
+    H: Fn(Received<M>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<T, E>> + Send + 'static,
     T: ClaimResult + Send + 'static,
     E: Display + 'static,

@@ -117,6 +117,17 @@ pub enum JobsError {
 }
 
 impl JobsError {
+    /// Returns the outcome of each node, if too few nodes agreed. Returns `None` for every other error.
+    pub fn report(&self) -> Option<&NoMajority> {
+        match self {
+            Self::NoMajority(report)
+            | Self::NotPosted { report }
+            | Self::PerhapsPosted { report, .. }
+            | Self::AnswerUnread { report, .. } => Some(report),
+            _ => None,
+        }
+    }
+
     pub(super) fn unreadable(error: RecordError) -> Self {
         Self::Record { reason: error.to_string() }
     }

@@ -9,7 +9,7 @@ pub(super) use facts::{JobFacts, LedgerFacts, NodeFacts};
 
 use crate::{
     env::WallTime,
-    scheduler::{job::RunOutcome, store::HistoryEntry},
+    scheduler::{job::RunOutcome, schedule::Zone, store::HistoryEntry},
 };
 use facts::Due;
 use std::{fmt, time::Duration};
@@ -35,6 +35,8 @@ pub struct Explanation {
     pub entry: Option<HistoryEntry>,
     /// The job's next tick, if it is known.
     pub next: Option<WallTime>,
+    /// The zone of the times in the texts: that of the job's schedule, unless [`Jobs::times_in`](super::Jobs::times_in) names another.
+    pub zone: Zone,
 }
 
 /// The reason why a job did or did not run.

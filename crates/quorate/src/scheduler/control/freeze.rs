@@ -21,8 +21,8 @@ impl Jobs {
     ///
     /// # Cancel safety
     /// The same as for [`Jobs::pause`].
-    pub async fn freeze(&self, reason: &str, until: WallTime) -> Result<Accepted, JobsError> {
-        self.send(JobAction::Freeze { reason: reason.into(), until }).await
+    pub async fn freeze(&self, reason: Option<&str>, until: WallTime) -> Result<Accepted, JobsError> {
+        self.send(JobAction::Freeze { reason: reason.map(Into::into), until }).await
     }
 
     /// Ends the freeze of the group now.

@@ -13,7 +13,7 @@ use crate::{
         },
         job::RequestId,
         run::{assign::Seen, session::Sessions},
-        schedule::Schedule,
+        schedule::{Schedule, Zone},
         store::{HistoryEntry, JobAction, JobRow, VALID_MAX},
     },
     vote::NoMajority,
@@ -61,6 +61,7 @@ pub struct Jobs {
     requester: Arc<str>,
     wait: Duration,
     valid_for: Duration,
+    zone: Option<Zone>,
 }
 
 /// A request that the leader has accepted.
@@ -89,6 +90,7 @@ impl Jobs {
             requester,
             wait: WAIT,
             valid_for: VALID_FOR,
+            zone: None,
         })
     }
 
@@ -114,6 +116,13 @@ impl Jobs {
         self
     }
 
+    /// Sets the zone of the times in the texts of [`Jobs::why`]. By default it is the zone of the job.
+    #[must_use]
+    pub fn times_in(mut self, zone: Zone) -> Self {
+        self.zone = Some(zone);
+        self
+    }
+
     /// Returns the name of the group.
     pub fn group(&self) -> &Arc<str> {
         &self.group
@@ -121,6 +130,10 @@ impl Jobs {
 
     pub(super) const fn quorum(&self) -> &Quorum {
         &self.quorum
+    }
+
+    pub(super) const fn zone(&self) -> Option<&Zone> {
+        self.zone.as_ref()
     }
 
     pub(super) const fn ledger(&self) -> &Ledger {

@@ -9,7 +9,7 @@ use crate::{
         job::RequestId,
         plan::planner::MARK,
         policy::Placement,
-        schedule::{InvalidSchedule, Schedule},
+        schedule::{InvalidSchedule, Schedule, Zone},
         store::{GroupFreeze, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord},
     },
 };
@@ -24,6 +24,8 @@ pub struct JobStatus {
     /// The schedule, as a text for people. [`Jobs::schedule`](super::Jobs::schedule) returns it as a
     /// [`Schedule`].
     pub schedule: Arc<str>,
+    /// The zone of the schedule. It is UTC also for a schedule that cannot be read from the ledger.
+    pub zone: Zone,
     /// The rules of the job, such as its misfire and overlap rules, as a text for people.
     pub rules: Arc<str>,
     /// The workers that may run the job's ticks.
@@ -112,6 +114,11 @@ impl RegisteredJob {
         schedule(&self.row)
     }
 
+    /// Returns the zone in which people read the ticks of the job.
+    pub(super) fn zone(&self) -> Zone {
+        self.schedule().map(|schedule| schedule.zone().clone()).unwrap_or_default()
+    }
+
     /// Returns the next tick after `now`. Returns `None` if there is no such tick, or if it cannot be computed
     /// from the ledger.
     fn next(&self, now: WallTime) -> Option<WallTime> {
@@ -153,7 +160,7 @@ impl RegisteredJob {
     /// Returns the status of the job called `name` at `now`. `last` are the newest entries of the job's
     /// history.
     pub(super) fn into_status(self, name: Arc<str>, now: WallTime, last: Vec<HistoryEntry>) -> JobStatus {
-        let next = self.next(now);
+        let (next, zone) = (self.next(now), self.zone());
         let frozen = self.freeze_at(now).cloned();
         // The leader may have noted it by the time that has elapsed, before the clock shows that time.
         let noted = || self.row.health.as_ref()?.overdue.filter(|since| self.row.deadline() == Some(*since));
@@ -169,6 +176,7 @@ impl RegisteredJob {
         JobStatus {
             name,
             schedule,
+            zone,
             rules,
             placement: if any_worker { Placement::AnyWorker } else { Placement::Leader },
             registered: since,

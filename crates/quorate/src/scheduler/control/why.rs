@@ -21,7 +21,18 @@ impl Jobs {
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
-    #[doc(hidden)]
+    ///
+    /// ```
+    /// use quorate::{Error, Quorum, scheduler::{Jobs, Reason}};
+    ///
+    /// # async fn example(quorum: &Quorum) -> Result<(), Error> {
+    /// let why = Jobs::new(quorum, "billing")?.why("nightly", None).await?;
+    /// if why.reason != Reason::Ran {
+    ///     println!("nightly did not run: {}; {}", why.text, why.action);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn why(&self, job: &str, at: Option<WallTime>) -> Result<Explanation, JobsError> {
         let ledger = self.ledger_facts(job).await;
         let quorum = self.quorum();
@@ -35,6 +46,7 @@ impl Jobs {
             job: job.into(),
             group: Arc::clone(self.group()),
             asked: at,
+            zone: self.zone().cloned(),
             now: quorum.wall(),
             local: quorum.env().wall(),
             nodes,

@@ -110,7 +110,7 @@ impl RunContext {
     }
 
     /// Returns the fencing token of the term or the session, even if the term or the session has ended.
-    pub fn token(&self) -> FencingToken {
+    pub fn unchecked_token(&self) -> FencingToken {
         self.guard.token()
     }
 

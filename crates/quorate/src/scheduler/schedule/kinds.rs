@@ -213,9 +213,15 @@ impl Schedule {
 
     /// Formats `at` for people, in the zone of the schedule.
     pub fn format(&self, at: WallTime) -> String {
+        self.zone().format(at)
+    }
+
+    /// Returns the zone in which people read the ticks: that of a cron line, and UTC for all other schedules.
+    pub fn zone(&self) -> &Zone {
+        static UTC: Zone = Zone::UTC;
         match &self.0 {
-            Kind::Cron(cron) => cron.format(at),
-            _ => Zone::UTC.format(at),
+            Kind::Cron(cron) => cron.zone_of(),
+            _ => &UTC,
         }
     }
 }

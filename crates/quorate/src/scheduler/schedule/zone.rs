@@ -1,6 +1,6 @@
 use crate::{env::WallTime, plain::plain, scheduler::schedule::error::InvalidSchedule};
 use jiff::{
-    Timestamp,
+    Timestamp, Zoned,
     tz::{TimeZone, TimeZoneDatabase},
 };
 use std::fmt;
@@ -70,14 +70,24 @@ impl Zone {
 
     /// Formats `at` for people: `2025-03-09 03:00:00 -04:00 (America/New_York)`.
     pub fn format(&self, at: WallTime) -> String {
-        let instant = i64::try_from(at.as_micros()).ok().and_then(|at| Timestamp::from_microsecond(at).ok());
-        match instant {
-            Some(instant) => {
-                let local = instant.to_zoned(self.0.clone());
-                format!("{} ({})", local.strftime("%Y-%m-%d %H:%M:%S%.f %:z"), self.name())
-            }
+        match self.local(at) {
+            Some(local) => format!("{} ({})", local.strftime("%Y-%m-%d %H:%M:%S%.f %:z"), self.name()),
             None => format!("{at:?} s after the epoch"),
         }
+    }
+
+    /// Formats `at` as RFC 3339 does, with the offset of this zone: `2025-03-09T03:00:00-04:00`. In UTC the offset is `Z`.
+    pub fn rfc3339(&self, at: WallTime) -> String {
+        match self.local(at).filter(|_| *self != Self::UTC) {
+            Some(local) => local.strftime("%Y-%m-%dT%H:%M:%S%.f%:z").to_string(),
+            None => at.to_string(),
+        }
+    }
+
+    /// Returns `at` in local time, or `None` outside the calendar.
+    fn local(&self, at: WallTime) -> Option<Zoned> {
+        let instant = Timestamp::from_microsecond(i64::try_from(at.as_micros()).ok()?).ok()?;
+        Some(instant.to_zoned(self.0.clone()))
     }
 
     /// Returns the number of seconds by which local time is ahead of UTC. `utc` is the instant, in seconds
@@ -166,6 +176,7 @@ fn of_offset(offset: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn the_error_for_an_unknown_zone_suggests_the_most_similar_name() {
@@ -208,6 +219,9 @@ mod tests {
         assert_eq!(Zone::UTC.format(at), "2025-03-09 07:00:00 +00:00 (UTC)");
         let new_york = Zone::named("America/New_York").unwrap();
         assert_eq!(new_york.format(at), "2025-03-09 03:00:00 -04:00 (America/New_York)");
+        assert_eq!(new_york.rfc3339(at), "2025-03-09T03:00:00-04:00");
+        assert_eq!(new_york.rfc3339(at + Duration::from_millis(250)), "2025-03-09T03:00:00.25-04:00");
+        assert_eq!(Zone::UTC.rfc3339(at), "2025-03-09T07:00:00Z");
         assert!(new_york.format(WallTime::from_micros(u64::MAX)).contains("after the epoch"));
     }
 }

@@ -54,7 +54,8 @@ pub enum JobAction {
     /// Skips the ticks of all jobs of the group until a time, under every leader.
     Freeze {
         /// The reason, for people.
-        reason: Arc<str>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Arc<str>>,
         /// The time at which the freeze ends.
         until: WallTime,
     },
@@ -101,7 +102,7 @@ impl JobAction {
         let shown = |reason: Arc<str>| plain(&reason, REASON_MAX).into();
         match self {
             Self::Pause { job, reason, until } => Self::Pause { job, reason: reason.map(shown), until },
-            Self::Freeze { reason, until } => Self::Freeze { reason: shown(reason), until },
+            Self::Freeze { reason, until } => Self::Freeze { reason: reason.map(shown), until },
             other => other,
         }
     }
@@ -159,7 +160,7 @@ mod tests {
         for what in [
             JobAction::Pause { job: job.clone(), reason: Some("disk".into()), until: Some(until) },
             JobAction::Resume { job: job.clone() },
-            JobAction::Freeze { reason: "migration".into(), until },
+            JobAction::Freeze { reason: Some("migration".into()), until },
             JobAction::Unfreeze,
             JobAction::Trigger { job: job.clone() },
             JobAction::Backfill { job: job.clone(), from, until },

@@ -17,7 +17,7 @@ fn written(freezes: &mut Freezes, until: u64, requests: Vec<RequestId>, term: u6
 }
 
 fn freeze(until: u64) -> JobAction {
-    JobAction::Freeze { reason: "a migration".into(), until: made::at(until) }
+    JobAction::Freeze { reason: Some("a migration".into()), until: made::at(until) }
 }
 
 /// Returns the invariant after a freeze from 5 s until 20 s that `servers` servers store, and the check of its answer.

@@ -4,7 +4,7 @@ use crate::{
     quorum::QuorumStatus,
     scheduler::{
         control::status::RegisteredJob,
-        schedule::Schedule,
+        schedule::{Schedule, Zone},
         store::{HistoryEntry, Paused},
     },
     trust::{NodeState, QuarantineReason, VoteRejection},
@@ -19,6 +19,8 @@ pub(in crate::scheduler::control) struct JobFacts {
     pub(in crate::scheduler::control) group: Arc<str>,
     /// The time that the question is about; `None` for now.
     pub(in crate::scheduler::control) asked: Option<WallTime>,
+    /// The zone of the times in the texts; `None` for that of the job.
+    pub(in crate::scheduler::control) zone: Option<Zone>,
     /// The time of the quorum's clock.
     pub(in crate::scheduler::control) now: WallTime,
     /// The time of this machine's clock.

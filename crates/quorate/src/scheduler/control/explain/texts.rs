@@ -6,11 +6,9 @@ use crate::{
     ledger::Waiting,
     plain::plain,
     scheduler::{
-        control::{
-            error::utc,
-            status::{RegisteredJob, RunStatus},
-        },
+        control::status::{RegisteredJob, RunStatus},
         job::RunOutcome,
+        schedule::Zone,
         store::{HistoryEntry, Paused},
     },
 };
@@ -28,7 +26,7 @@ impl JobFacts {
              what ran before cannot be read"
         );
         let mut evidence = self.nodes.reasons.clone();
-        evidence.push(format!("asked at {}", utc(self.local)));
+        evidence.push(format!("asked at {}", self.time(self.local)));
         let action = "start the nodes that do not answer, or fix the network to them; `quorate doctor` examines each node";
         self.answer(Reason::NoQuorum, self.asked, text, evidence, action)
     }
@@ -44,8 +42,9 @@ impl JobFacts {
         );
         evidence.push(leader(ledger));
         let last = ledger.history.last();
-        evidence
-            .extend(last.map(|last| format!("its last outcome, before it was removed: {}", outcome(last))));
+        evidence.extend(
+            last.map(|last| format!("its last outcome, before it was removed: {}", self.outcome(last))),
+        );
         let action = "check the name and the group with `quorate jobs list`; a job is registered when a worker that has it \
                       in its file leads";
         self.answer(Reason::NotRegistered, self.asked, text, evidence, action)
@@ -56,25 +55,25 @@ impl JobFacts {
         let text = format!(
             "the job's ticks count from {}, which is later: it was first registered, got its schedule or placement, or was \
              resumed then",
-            utc(job.row.since)
+            self.time(job.row.since)
         );
         let action = format!("to run it for that time: {}", self.backfill(at));
         self.answer(Reason::NotRegistered, Some(at), text, vec![self.schedule_line(job)], &action)
     }
 
     pub(super) fn paused(&self, paused: &Paused, tick: Option<WallTime>) -> Explanation {
-        let until = paused.until.map(|until| format!(" until {}", utc(until))).unwrap_or_default();
+        let until = paused.until.map(|until| format!(" until {}", self.time(until))).unwrap_or_default();
         let why = paused.reason.as_ref().map(|why| format!(": {}", plain(why, TEXT_MAX))).unwrap_or_default();
-        let (by, at) = (plain(&paused.by, TEXT_MAX), utc(paused.at));
+        let (by, at) = (plain(&paused.by, TEXT_MAX), self.time(paused.at));
         let text = format!("the job is paused by {by} since {at}{until}{why}");
         let action = format!("run its ticks again: quorate jobs resume {}", self.name());
         self.answer(Reason::Paused, tick, text, Vec::new(), &action)
     }
 
     pub(super) fn frozen(&self, frozen: &Paused, job: &RegisteredJob, tick: Option<WallTime>) -> Explanation {
-        let until = frozen.until.map(|until| format!(" until {}", utc(until))).unwrap_or_default();
+        let until = frozen.until.map(|until| format!(" until {}", self.time(until))).unwrap_or_default();
         let why = frozen.reason.as_ref().map(|why| format!(": {}", plain(why, TEXT_MAX))).unwrap_or_default();
-        let (by, at) = (plain(&frozen.by, TEXT_MAX), utc(frozen.at));
+        let (by, at) = (plain(&frozen.by, TEXT_MAX), self.time(frozen.at));
         let group = plain(&self.group, TEXT_MAX);
         let text = format!("the group {group:?} is frozen by {by} since {at}{until}{why}");
         let own =
@@ -91,7 +90,7 @@ impl JobFacts {
         evidence.extend(nodes.reasons.iter().cloned());
         let leader = self.ledger.as_ref().and_then(|ledger| ledger.leader.as_ref());
         evidence.extend(run.map(|run| {
-            let (tick, worker) = (utc(run.tick), plain(&run.worker, TEXT_MAX));
+            let (tick, worker) = (self.time(run.tick), plain(&run.worker, TEXT_MAX));
             let then = match leader {
                 None => "the next leader repeats it or records it as lost",
                 Some(_) => "its end cannot be recorded before a majority votes",
@@ -134,7 +133,7 @@ impl JobFacts {
             ),
         };
         let mut evidence =
-            vec![format!("the run of {} has started under term {}", utc(run.tick), run.term.get())];
+            vec![format!("the run of {} has started under term {}", self.time(run.tick), run.term.get())];
         if let Some(id) = run.request {
             evidence.push(format!("it was requested, and is not the run of a tick: request {id}"));
         }
@@ -149,8 +148,8 @@ impl JobFacts {
             "it is not due by the clock of the quorum, which is {apart:.1?} behind this machine's; the quorum's clock decides"
         );
         let evidence = vec![
-            format!("the quorum's clock: {}", utc(self.now)),
-            format!("this machine's clock: {}", utc(self.local)),
+            format!("the quorum's clock: {}", self.time(self.now)),
+            format!("this machine's clock: {}", self.time(self.local)),
         ];
         let action =
             "set the clocks of this machine and of the nodes by NTP; `quorate nodes list` shows each clock";
@@ -170,12 +169,13 @@ impl JobFacts {
              has decided on all ticks, and no tick runs twice; so the job stands still until they show that time again"
         );
         let mut evidence = vec![
-            format!("the quorum's clock: {}", utc(self.now)),
-            format!("decided on up to: {}", utc(decided)),
-            format!("this machine's clock: {}", utc(self.local)),
+            format!("the quorum's clock: {}", self.time(self.now)),
+            format!("decided on up to: {}", self.time(decided)),
+            format!("this machine's clock: {}", self.time(self.local)),
             leader(ledger),
         ];
-        evidence.extend(ledger.history.last().map(|last| format!("its last outcome: {}", outcome(last))));
+        evidence
+            .extend(ledger.history.last().map(|last| format!("its last outcome: {}", self.outcome(last))));
         let action = format!(
             "set the clocks of the nodes by NTP; `quorate nodes list` shows each clock; to run it at once: quorate jobs trigger {}",
             self.name()
@@ -194,17 +194,18 @@ impl JobFacts {
         let (before, after) = self.neighbours(job, at.unwrap_or(self.now));
         let is_tick = at.filter(|at| *at > self.now && self.is_due(job, *at) == super::Due::Yes);
         let text = match (is_tick, at) {
-            (Some(at), _) => format!("it is due at {}, which has not come yet", utc(at)),
-            (None, Some(at)) => format!("it is not due at {}", utc(at)),
+            (Some(at), _) => format!("it is due at {}, which has not come yet", self.time(at)),
+            (None, Some(at)) => format!("it is not due at {}", self.time(at)),
             (None, None) => "it has not been due yet".to_owned(),
         };
         let mut evidence = vec![self.schedule_line(job)];
-        evidence.extend(before.map(|before| format!("the time before: {}", utc(before))));
+        evidence.extend(before.map(|before| format!("the time before: {}", self.time(before))));
         evidence.push(match after {
-            Some(after) => format!("the time after: {}", utc(after)),
+            Some(after) => format!("the time after: {}", self.time(after)),
             None => "no later time is known".to_owned(),
         });
-        evidence.extend(ledger.history.last().map(|last| format!("its last outcome: {}", outcome(last))));
+        evidence
+            .extend(ledger.history.last().map(|last| format!("its last outcome: {}", self.outcome(last))));
         let action = format!("see the next times: quorate jobs next {}", self.name());
         Explanation { next: is_tick.or(after), ..self.answer(Reason::Schedule, at, text, evidence, &action) }
     }
@@ -217,7 +218,7 @@ impl JobFacts {
             Reason::Ran if entry.end == RunOutcome::Lost => {
                 "it was or may have been started, and its end is not known".to_owned()
             }
-            Reason::Ran => format!("it ran: {}", outcome(entry)),
+            Reason::Ran => format!("it ran: {}", self.outcome(entry)),
             Reason::Frozen => format!("it was skipped, because {why}"),
             Reason::Paused => format!("it was skipped, because the job was paused: {why}"),
             Reason::Overlap => format!("it was skipped by the overlap rule: {why}"),
@@ -228,13 +229,11 @@ impl JobFacts {
             "the history has, of the worker {} in term {}: {}",
             plain(&entry.worker, TEXT_MAX),
             entry.term.get(),
-            outcome(entry)
+            self.outcome(entry)
         )];
-        evidence.extend(
-            entry.until.map(|until| {
-                format!("the entry is for all ticks from {} to {}", utc(entry.tick), utc(until))
-            }),
-        );
+        evidence.extend(entry.until.map(|until| {
+            format!("the entry is for all ticks from {} to {}", self.time(entry.tick), self.time(until))
+        }));
         if let Some(late) = entry.late() {
             evidence.push(format!(
                 "its first attempt began {late:.1?} after the tick: `quorate leader history` shows whether the group had a leader"
@@ -271,7 +270,7 @@ impl JobFacts {
                 "ask again in a few seconds; a delay may be the job's jitter, `max_running`, or an earlier run",
             ),
         };
-        let evidence = vec![format!("the quorum's clock: {}", utc(self.now))];
+        let evidence = vec![format!("the quorum's clock: {}", self.time(self.now))];
         self.answer(Reason::Waiting, Some(at), text, evidence, action)
     }
 
@@ -280,11 +279,11 @@ impl JobFacts {
         let oldest = ledger.history.first().map(|entry| entry.tick);
         let mut evidence = vec![match oldest {
             Some(oldest) if at < oldest => {
-                format!("the history begins later, at {}: older entries were removed", utc(oldest))
+                format!("the history begins later, at {}: older entries were removed", self.time(oldest))
             }
             Some(oldest) => format!(
                 "the history begins earlier, at {}, so the entry was lost, or the leader does not have the job",
-                utc(oldest)
+                self.time(oldest)
             ),
             None => "the history has no entries".to_owned(),
         }];
@@ -306,7 +305,8 @@ impl JobFacts {
     ) -> Explanation {
         let job = self.ledger.as_ref().and_then(|ledger| ledger.job.as_ref());
         let next = job.and_then(|job| self.next(job));
-        Explanation { reason, tick, text, evidence, action: action.to_owned(), entry: None, next }
+        let zone = self.zone_shown();
+        Explanation { reason, tick, text, evidence, action: action.to_owned(), entry: None, next, zone }
     }
 
     fn name(&self) -> String {
@@ -319,8 +319,29 @@ impl JobFacts {
 
     /// Returns the command that runs the job for one tick.
     fn backfill(&self, at: WallTime) -> String {
-        let until = at + Duration::from_secs(1);
-        format!("quorate jobs backfill {} --from {at} --until {until}", self.name())
+        let (from, until) = (self.time(at), self.time(at + Duration::from_secs(1)));
+        format!("quorate jobs backfill {} --from {from} --until {until}", self.name())
+    }
+
+    fn time(&self, at: WallTime) -> String {
+        self.zone_shown().rfc3339(at)
+    }
+
+    /// Returns the zone that the question names, or else that of the job.
+    fn zone_shown(&self) -> Zone {
+        let job = self.ledger.as_ref().and_then(|ledger| ledger.job.as_ref());
+        self.zone.clone().or_else(|| job.map(RegisteredJob::zone)).unwrap_or_default()
+    }
+
+    fn outcome(&self, entry: &HistoryEntry) -> String {
+        let took = entry.took.map(|took| format!(" in {took:.1?}")).unwrap_or_default();
+        let why = if entry.reason.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", plain(&entry.reason, TEXT_MAX))
+        };
+        let cause = entry.cause;
+        format!("{} {}{took}{why}, {cause}", self.time(entry.tick), entry.end)
     }
 }
 
@@ -329,15 +350,4 @@ fn leader(ledger: &LedgerFacts) -> String {
         Some(leader) => format!("the leader is {}", plain(leader, TEXT_MAX)),
         None => "no worker leads the group".to_owned(),
     }
-}
-
-fn outcome(entry: &HistoryEntry) -> String {
-    let took = entry.took.map(|took| format!(" in {took:.1?}")).unwrap_or_default();
-    let why = if entry.reason.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", plain(&entry.reason, TEXT_MAX))
-    };
-    let cause = entry.cause;
-    format!("{} {}{took}{why}, {cause}", utc(entry.tick), entry.end)
 }

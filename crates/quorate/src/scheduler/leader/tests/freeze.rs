@@ -26,7 +26,7 @@ fn counted(name: &str, runs: &Arc<AtomicUsize>) -> Job {
 }
 
 fn freeze(until: WallTime) -> JobAction {
-    JobAction::Freeze { reason: "a migration".into(), until }
+    JobAction::Freeze { reason: Some("a migration".into()), until }
 }
 
 /// Returns the runs that were executed within a span that was skipped.

@@ -297,7 +297,7 @@ impl Planner {
                 return Err(format!("the freeze would have ended already; {FOLLOWED}").into());
             }
             JobAction::Freeze { reason, until } => {
-                let (by, reason) = (Arc::clone(&request.by), Some(Arc::clone(reason)));
+                let (by, reason) = (Arc::clone(&request.by), reason.clone());
                 self.freeze(request.id, Paused { by, at: now, reason, until: Some(*until) }, now);
                 match was_frozen && !is_repeated {
                     true => "was frozen already; its reason and its end are replaced",

@@ -263,7 +263,7 @@ fn a_freeze_withdraws_the_open_runs_whose_ticks_it_covers() {
     let mut planner = led();
     let run = opened_ahead(&mut planner);
     let mut freeze = |id, until| {
-        let what = JobAction::Freeze { reason: "a migration".into(), until };
+        let what = JobAction::Freeze { reason: Some("a migration".into()), until };
         to_store(planner.ask(&request(id, what), true, at(NOW)));
         planner
             .effects

@@ -4,13 +4,13 @@ use tokio_util::sync::CancellationToken;
 
 /// A claimed message, as its handler receives it.
 #[derive(Debug)]
-pub struct Delivery<M> {
+pub struct Received<M> {
     message: Arc<M>,
     claim: ClaimHandle,
     stop: CancellationToken,
 }
 
-impl<M> Delivery<M> {
+impl<M> Received<M> {
     pub(super) fn new(message: Arc<M>, claim: ClaimHandle, stop: CancellationToken) -> Self {
         Self { message, claim, stop }
     }
@@ -26,7 +26,7 @@ impl<M> Delivery<M> {
     }
 
     /// Returns the fencing token, even if this worker no longer holds the claim.
-    pub fn token(&self) -> FencingToken {
+    pub fn unchecked_token(&self) -> FencingToken {
         self.claim.token()
     }
 
@@ -46,7 +46,7 @@ impl<M> Delivery<M> {
     }
 }
 
-impl<M> Clone for Delivery<M> {
+impl<M> Clone for Received<M> {
     fn clone(&self) -> Self {
         Self { message: Arc::clone(&self.message), claim: self.claim.clone(), stop: self.stop.clone() }
     }
