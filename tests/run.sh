@@ -277,6 +277,7 @@ packages() {
     cargo build --release --locked -p quorate-cli
     local program=${CARGO_TARGET_DIR:-target}/release/quorate
     part "package: Debian" bash tests/package/deb.sh "$program"
+    part "package: files to download" bash tests/package/release.sh "$program"
     part "package: Kubernetes manifests" bash tests/package/kubernetes.sh "$program"
     # The target comes from rustup; where it cannot, the check says so.
     rustup target add "$(uname -m)-unknown-linux-musl" || true

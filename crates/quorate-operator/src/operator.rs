@@ -28,7 +28,7 @@ pub struct Entry<'a> {
 }
 
 impl Operator {
-    /// Returns the operator of this name.
+    /// Creates an operator. Of a long name the beginning is kept, and a space in place of each character that is not safe in a line.
     pub fn named(by: &str, reason: Option<&str>) -> Self {
         Self { by: plain(by, NAME_MAX), reason: reason.map(str::to_owned) }
     }

@@ -13,7 +13,6 @@ const OWNER_MAX: usize = 1024;
 pub(crate) struct PubSub {
     /// The channel to which a session with any waiter is subscribed.
     waiters: Arc<str>,
-    /// The channels of the resources.
     channels: Arc<Mutex<BTreeMap<String, Resource>>>,
 }
 

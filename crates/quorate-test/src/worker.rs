@@ -72,7 +72,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns the quorum of this process.
+    /// Returns the quorum with which this process connects to the nodes of the cluster.
     pub fn quorum(&self) -> &Quorum {
         &self.quorum
     }

@@ -33,11 +33,10 @@ pub(crate) struct SentSignal {
     pub(crate) signal: &'static str,
     /// The worker that received the signal.
     pub(crate) to: WorkerId,
-    /// The time of the signal.
     pub(crate) at: BootTime,
 }
 
-/// The summary.
+/// The last lines of a demo, computed from the journals of its workers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Figures {
     pub(crate) failovers: Vec<Failover>,
@@ -68,7 +67,7 @@ pub(crate) struct Ticks {
     pub(crate) missed: usize,
 }
 
-/// The messages.
+/// The messages, each of which every worker was sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Messages {
     pub(crate) sent: usize,

@@ -35,7 +35,6 @@ pub(crate) struct Finding {
     pub(crate) node: Option<String>,
     /// The problem, or the fact.
     pub(crate) problem: String,
-    /// The fix.
     pub(crate) fix: String,
 }
 

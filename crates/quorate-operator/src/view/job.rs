@@ -222,7 +222,7 @@ impl Unsent {
 }
 
 impl JobState {
-    /// Returns the word.
+    /// Returns the word that the commands, the page and their JSON have for the state.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Failed => "failed",

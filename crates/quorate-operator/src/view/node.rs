@@ -105,7 +105,7 @@ impl Vote {
         }
     }
 
-    /// Returns the word.
+    /// Returns the word that the commands, the page and their JSON have for the state.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Votes => "votes",

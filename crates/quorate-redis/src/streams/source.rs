@@ -145,7 +145,7 @@ impl StreamSource {
 }
 
 impl StreamError {
-    /// Returns the cause of the error.
+    /// Returns the reason of the server or of the connection, without the names of the stream and the server.
     pub fn cause(&self) -> &Cause {
         &self.cause
     }

@@ -41,7 +41,7 @@ impl<'a> MessageId<'a> {
         Self { payload: Some(payload), ..self }
     }
 
-    /// Returns the id.
+    /// Returns the id under which the nodes remember the message.
     pub fn id(&self) -> &str {
         &self.id
     }

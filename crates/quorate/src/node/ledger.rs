@@ -29,7 +29,7 @@ pub struct Record {
     pub term: FencingToken,
     /// True if the record is final, so that no other record may replace it.
     pub last: bool,
-    /// The value.
+    /// The text that the writer stored. The node does not read it.
     pub value: Arc<str>,
 }
 

@@ -183,12 +183,12 @@ impl Job {
         self
     }
 
-    /// Returns the name.
+    /// Returns the name, which no other job of the group has.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Returns the schedule.
+    /// Returns the schedule, which decides when the job is due.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }

@@ -28,7 +28,7 @@ pub struct Entry {
 /// A node's register of an assignment. Of *start* and *void*, the first wins (N4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Register {
-    /// Neither.
+    /// Neither a *start* nor a *void* has come yet.
     #[default]
     Open,
     /// The worker's *start* came first.

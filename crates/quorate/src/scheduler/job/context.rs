@@ -67,7 +67,7 @@ impl RunContext {
         self.at
     }
 
-    /// Returns the cause of the run.
+    /// Returns the cause of the run: a tick that was planned in time, a catch-up, or a request.
     pub fn cause(&self) -> RunCause {
         self.cause
     }

