@@ -134,6 +134,56 @@ fn a_taken_lock_is_a_conflict_unless_it_is_waited_for() {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
+/// Returns a command that writes a file once it runs, and goes on until the file `go` exists.
+fn until_go(bench: &Bench, began: &str) -> [String; 3] {
+    let [began, go] = [began, "go"].map(|file| bench.program.file(file).display().to_string());
+    let script = format!(
+        "echo \"$QUORATE_RESOURCE $QUORATE_SLOT\" > {began}.new; mv {began}.new {began}; until [ -e {go} ]; do sleep 0.02; done"
+    );
+    ["sh".to_owned(), "-c".to_owned(), script]
+}
+
+#[test]
+fn at_most_as_many_commands_run_at_once_as_there_are_slots() {
+    let bench = Bench::new(3);
+    let slots = ["--slots", "2"];
+    let first = bench.start(&slots, &until_go(&bench, "first"));
+    let second = bench.start(&slots, &until_go(&bench, "second"));
+    let began = |file: &str| {
+        until("a command in a slot", PATIENCE, || {
+            bench.program.file(file).exists().then(|| bench.program.read(file))
+        })
+    };
+    let mut held = [began("first"), began("second")].map(|line| line.trim().to_owned());
+    held.sort_unstable();
+    assert_eq!(held, ["job/slot-0 0", "job/slot-1 1"]);
+    bench.run(&["--slots", "2", "--no-wait"], &["true"]).expect(75).says(&["job/slot-"]);
+    let third = bench.start(&slots, &["sh", "-c", "echo $QUORATE_FENCING_TOKEN"]);
+    until("the third to wait", PATIENCE, || third.stderr().contains("all 2 slots are held").then_some(()));
+    bench.program.write("go", "");
+    let token = third.wait(PATIENCE).expect(0).stdout;
+    assert!(token.trim().parse::<u64>().is_ok(), "{token:?}");
+    for running in [first, second] {
+        running.wait(PATIENCE).expect(0);
+    }
+    bench.run(&["--slots", "0"], &["true"]).expect(78).says(&["slots is 0"]);
+}
+
+#[test]
+fn readers_share_a_lock_and_keep_a_writer_out() {
+    let bench = Bench::new(3);
+    let first = bench.start(&["--shared"], &until_go(&bench, "first"));
+    until("the first reader", PATIENCE, || bench.program.file("first").exists().then_some(()));
+    let script = "echo \"${QUORATE_FENCING_TOKEN:-none}\"";
+    let second = bench.run(&["--shared", "--no-wait"], &["sh", "-c", script]).expect(0);
+    assert_eq!(second.stdout, "none\n", "a reader has no token");
+    bench.run(&["--no-wait"], &["true"]).expect(75).says(&["job"]);
+    bench.program.write("go", "");
+    first.wait(PATIENCE).expect(0);
+    bench.run(&["--wait", "19s"], &["true"]).expect(0);
+    bench.run(&["--shared", "--slots", "2"], &["true"]).expect(2).says(&["--slots"]);
+}
+
 #[test]
 fn without_a_quorum_it_says_which_nodes_and_why() {
     let mut bench = Bench::new(5);

@@ -289,9 +289,13 @@ Examples:
   quorate exec --lock nightly --no-wait -- ./report.sh
   # wait for half a minute
   quorate exec --lock migrate --wait 30s --ttl 5s -- ./migrate
+  # at most three at once on all machines; many readers, or one that writes
+  quorate exec --lock encode --slots 3 -- ./encode
+  quorate exec --lock catalogue --shared -- ./read
 
-The command has QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its environment. It
-runs under a supervisor process. With --local the node is a directory of this
+The command has QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its environment, and
+with --slots QUORATE_SLOT (from 0; each slot has tokens of its own). With --shared
+it has no token. It runs under a supervisor process. With --local the node is a directory of this
 user, which is trusted at once: do not delete it while a lock is held. At step-down, a fifth of the TTL before the
 lease ends, its process group gets SIGTERM, and before the lease ends SIGKILL,
 even if quorate itself is killed, stopped or stuck. The command does not inherit
@@ -323,6 +327,12 @@ pub(crate) struct ExecArgs {
     /// The name of the lock
     #[arg(long, value_name = "NAME")]
     pub(crate) lock: String,
+    /// Hold the lock together with others that name --shared, and with no other
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// Hold one of N slots of this name: at most N commands run at once. Give the same N everywhere
+    #[arg(long, value_name = "N", conflicts_with = "shared")]
+    pub(crate) slots: Option<usize>,
     /// The longest time for which a crashed holder blocks the others [default: lease.ttl of the file, or 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,

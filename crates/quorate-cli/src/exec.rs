@@ -1,5 +1,7 @@
 //! The command `quorate exec`, which runs a command while holding a lock.
 
+mod wanted;
+
 use crate::{
     args::ExecArgs,
     config::Config,
@@ -12,12 +14,13 @@ use crate::{
 };
 use quorate::{
     env::{BootTime, Env},
-    lease::{AcquireError, Heartbeat, Lease, Lock, TryAcquire},
+    lease::{AcquireError, Heartbeat, Lease},
     node::{Owner, Resource},
     plain::plain,
     quorum::{NoMajority, NodeStatus, Quorum, QuorumConfig},
 };
 use std::{cell::Cell, time::Duration};
+use wanted::{Contended, Held, Wanted};
 
 /// The longest wait for a majority of nodes that vote, if `--wait` is not given. The wait for a lock
 /// that another worker holds has no limit in that case.
@@ -42,7 +45,7 @@ pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure
         lease = acquire(args, config, &quorum, &heartbeat) => lease,
     };
     let code = match lease {
-        Ok(lease) => under_lease(args, config, &quorum, lease, &heartbeat, &mut signals).await,
+        Ok(held) => under_lease(args, config, &quorum, held, &heartbeat, &mut signals).await,
         Err(failure) => Err(failure),
     };
     quorum.close().await;
@@ -54,47 +57,39 @@ async fn acquire(
     config: &Config,
     quorum: &Quorum,
     heartbeat: &Heartbeat,
-) -> Result<Lease, Failure> {
+) -> Result<Held, Failure> {
     let env = quorum.env();
-    let lease_ttl = args.ttl.unwrap_or(config.lease.ttl);
-    let mut lock = quorum.lock(&args.lock).ttl(lease_ttl).renew_while_beating(heartbeat);
-    if args.ttl.is_none() {
-        lock = lock.step_down_grace(config.lease.step_down_grace);
-    }
+    let wanted = Wanted::new(args, config, quorum, heartbeat);
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let ends = wait.map(|wait| env.now() + wait);
     // After this wait, the first attempt finds open connections. If no connection opens, the attempt itself
     // reports the reasons.
     let _ = quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
-    let mut waiting = Waiting { args, quorum, reported: args.no_wait, quorum_seen: env.now() };
-    match lock.try_acquire().await {
-        Ok(TryAcquire::Acquired(lease)) => return Ok(lease),
-        Ok(TryAcquire::Contended { holder, .. }) => {
-            waiting.report(holder.as_ref().map(Owner::worker));
-        }
+    let holds = wanted.resource(args);
+    let mut waiting = Waiting { args, quorum, holds, reported: args.no_wait, quorum_seen: env.now() };
+    match wanted.attempt().await {
+        Ok(Ok(held)) => return Ok(held),
+        Ok(Err(Contended(holder))) => waiting.report(holder.as_ref().map(Owner::worker)),
         Err(error) if error.is_permanent() => return Err(refusal(&error, args, quorum)),
         Err(_) => {}
     }
     // One call covers the whole wait, so the library logs the reason for the wait only once. The nodes log each
     // change of their states.
-    let waits = match ends {
-        Some(ends) => lock.clone().wait(env.now().until(ends)),
-        None => lock.clone(),
-    };
+    let waits = wanted.acquire(ends.map(|ends| env.now().until(ends)));
     let what = format!("waiting for the lock {}", plain(&args.lock, NAME_MAX));
     let progress = Progress::new(env, &what, ends.map(|ends| env.now().until(ends)));
     let wait = async {
         tokio::select! { biased;
-            lease = waits.acquire() => lease.map_err(|error| refusal(&error, args, quorum)),
-            () = waiting.watch(env, ends.is_none()) => last_attempt(lock, args, quorum).await,
+            held = waits => held.map_err(|error| refusal(&error, args, quorum)),
+            () = waiting.watch(env, ends.is_none()) => last_attempt(&wanted, args, quorum).await,
         }
     };
     progress.during(wait).await
 }
 
 /// Makes a last attempt without waiting. Its error has the reason for each node.
-async fn last_attempt(lock: Lock, args: &ExecArgs, quorum: &Quorum) -> Result<Lease, Failure> {
-    lock.wait(Duration::ZERO).acquire().await.map_err(|error| match error {
+async fn last_attempt(wanted: &Wanted, args: &ExecArgs, quorum: &Quorum) -> Result<Held, Failure> {
+    wanted.acquire(Some(Duration::ZERO)).await.map_err(|error| match error {
         // The nodes name a holder, but too few of them would grant the lock after it.
         AcquireError::Contended { resource, report } if is_away(&quorum.nodes()) => {
             refusal(&AcquireError::Unreachable { resource, report }, args, quorum)
@@ -107,6 +102,8 @@ async fn last_attempt(lock: Lock, args: &ExecArgs, quorum: &Quorum) -> Result<Le
 struct Waiting<'a> {
     args: &'a ExecArgs,
     quorum: &'a Quorum,
+    /// The lock whose holder is reported; `None` for one of several slots.
+    holds: Option<Resource>,
     /// True once the holder of the lock was reported. It is true from the beginning if the command does not
     /// wait.
     reported: bool,
@@ -131,11 +128,8 @@ impl Waiting<'_> {
     }
 
     async fn look_at_holder(&mut self) {
-        let Ok(resource) = Resource::lock(&self.args.lock) else { return };
-        if self.reported {
-            return;
-        }
-        if let Ok(seen) = self.quorum.inspect(&resource).await
+        let Some(resource) = self.holds.as_ref().filter(|_| !self.reported) else { return };
+        if let Ok(seen) = self.quorum.inspect(resource).await
             && let Some(holder) = seen.holder
         {
             self.report(Some(holder.worker()));
@@ -145,7 +139,11 @@ impl Waiting<'_> {
     fn report(&mut self, holder: Option<&str>) {
         if !std::mem::replace(&mut self.reported, true) {
             let holder = holder.map_or_else(|| "another worker".to_owned(), |name| plain(name, NAME_MAX));
-            log::say(&format!("quorate: waiting for {}: held by {holder}", plain(&self.args.lock, NAME_MAX)));
+            let lock = plain(&self.args.lock, NAME_MAX);
+            log::say(&match self.args.slots {
+                Some(slots) => format!("quorate: waiting for {lock}: all {slots} slots are held"),
+                None => format!("quorate: waiting for {lock}: held by {holder}"),
+            });
         }
     }
 }
@@ -158,7 +156,7 @@ fn is_away(nodes: &[NodeStatus]) -> bool {
 
 fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
     match error {
-        AcquireError::Setting(_) => Failure::new(CONFIG, format!("--lock or --ttl: {error}")),
+        AcquireError::Setting(_) => Failure::new(CONFIG, format!("--lock, --ttl or --slots: {error}")),
         AcquireError::Contended { .. } => Failure::new(args.conflict_exit_code, error),
         AcquireError::Unreachable { resource, report } | AcquireError::Untrusted { resource, report } => {
             let what = format!("cannot reach a quorum for {}", resource.key());
@@ -178,18 +176,15 @@ async fn under_lease(
     args: &ExecArgs,
     config: &Config,
     quorum: &Quorum,
-    lease: Lease,
+    held: Held,
     heartbeat: &Heartbeat,
     signals: &mut ForwardedSignals,
 ) -> Result<u8, Failure> {
     let grace = args.ttl.map_or(config.lease.step_down_grace, QuorumConfig::default_grace);
-    let guard = Guard::new(lease.ttl(), grace);
+    let guard = Guard::new(held.lease.ttl(), grace);
     let (program, rest) = args.command.split_first().ok_or_else(|| Failure::new(FAILURE, "no command"))?;
-    let command = CommandSpec::new(program)
-        .args(rest)
-        .env("QUORATE_RESOURCE", lease.resource().key())
-        .env("QUORATE_FENCING_TOKEN", lease.unchecked_token().to_string())
-        .job_control(true);
+    let command = held.describe_to(CommandSpec::new(program).args(rest).job_control(true));
+    let lease = held.lease;
     let deadline = guard.deadline(lease.valid_until().unwrap_or_default());
     let mut supervisor = match Supervisor::start(quorum.env(), command, deadline).await {
         Ok(supervisor) => supervisor,

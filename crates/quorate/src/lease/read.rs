@@ -55,6 +55,12 @@ impl Lock<ReadLease> {
 pub struct ReadLease(Lease);
 
 impl ReadLease {
+    /// Returns the lease as one that may be ended without a release. Its fencing token has no meaning.
+    #[doc(hidden)]
+    pub fn into_lease(self) -> Lease {
+        self.0
+    }
+
     /// Returns the lock that is held.
     pub fn resource(&self) -> &Resource {
         self.0.resource()
