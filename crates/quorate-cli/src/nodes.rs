@@ -13,7 +13,7 @@ use crate::{
     time::rfc3339,
 };
 use quorate::{
-    admin::{Found, NodePart, Part, Progress, ReplaceError, Replacement, Sight},
+    admin::{Found, NodePart, NodeVisit, Part, Progress, ReplaceError, Replacement},
     env::{BootTime, Env},
     internals::{Marker, majority},
     node::Cause,
@@ -103,7 +103,7 @@ fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn line(status: &NodeStatus, now: BootTime, sight: &Result<Sight, Cause>) -> Line {
+fn line(status: &NodeStatus, now: BootTime, sight: &Result<NodeVisit, Cause>) -> Line {
     let sight = sight.as_ref().ok();
     let marker = sight.and_then(|sight| Marker::parse(sight.hello.marker.as_deref()?).ok());
     Line {

@@ -14,12 +14,12 @@ const CHANGES: usize = 50;
 
 /// The state that only the page about the leadership shows. Each list has the newest entry first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Past {
+pub(crate) struct LeadershipPast {
     pub(crate) terms: Vec<PastTerm>,
     pub(crate) changes: Vec<AuditEntry>,
 }
 
-impl Past {
+impl LeadershipPast {
     /// Reads the newest terms and changes of the group. The error is a text for people.
     pub(crate) async fn read(
         quorum: &Quorum,

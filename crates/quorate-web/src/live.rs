@@ -8,7 +8,7 @@ use crate::{
     time::Zone,
     view::{self, View},
     visit::Visit,
-    watch::{Looking, Round},
+    watch::{OpenView, Round},
 };
 use axum::{
     body::Body,
@@ -43,7 +43,7 @@ struct Stream {
     here: String,
     form_token: String,
     /// The nodes are read while it exists.
-    _looking: Looking,
+    _open: OpenView,
     rounds: watch::Receiver<Option<Arc<Round>>>,
     ends: BootTime,
     /// The fingerprint of the page that was sent last, and the time.
@@ -80,7 +80,7 @@ pub(crate) async fn events(State(site): State<Arc<Site>>, request: Request) -> R
         visit,
         view,
         here,
-        _looking: looking,
+        _open: looking,
     };
     let body = futures_util::stream::unfold(stream, |mut stream| async move {
         let event = stream.next().await?;

@@ -1,7 +1,7 @@
 //! Reads the state of a group from the nodes, one round after the other, and remembers what one round cannot tell.
 
 use crate::{
-    changes::Past,
+    changes::LeadershipPast,
     page::Page,
     snapshot::{
         Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, Pause, RunEnd, STRIP, SeenNode,
@@ -294,14 +294,14 @@ impl Reader {
                 Some(jobs) => Detail::Job(job(jobs, &self.list, name, at.as_deref(), &self.env).await),
                 None => Detail::Nothing,
             },
-            Key::Audit => Detail::Past(self.past().await),
+            Key::Audit => Detail::LeadershipPast(self.past().await),
             Key::Examination | Key::Messages(_) => Detail::Nothing,
         }
     }
 
-    async fn past(&self) -> Result<Past, String> {
+    async fn past(&self) -> Result<LeadershipPast, String> {
         let mut observer = self.election.observe().map_err(|error| error.to_string())?;
-        Past::read(&self.quorum, &mut observer, self.jobs.as_ref(), self.election.group()).await
+        LeadershipPast::read(&self.quorum, &mut observer, self.jobs.as_ref(), self.election.group()).await
     }
 
     fn start_slow(&mut self, key: &Key) {
@@ -359,7 +359,7 @@ fn late(key: &Key) -> Detail {
     let why = format!("no answer within {PATIENCE:?}");
     match key {
         Key::Job { .. } => Detail::Job(Err(Missing::Unread(why))),
-        Key::Audit => Detail::Past(Err(why)),
+        Key::Audit => Detail::LeadershipPast(Err(why)),
         Key::Messages(_) => Detail::Messages(Err(why)),
         Key::Examination => Detail::Nothing,
     }

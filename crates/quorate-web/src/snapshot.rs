@@ -98,7 +98,7 @@ pub(crate) struct JobDetail {
 #[derive(Clone, Debug)]
 pub(crate) enum Detail {
     Job(Result<Box<JobDetail>, Missing>),
-    Past(Result<crate::changes::Past, String>),
+    LeadershipPast(Result<crate::changes::LeadershipPast, String>),
     Messages(Result<crate::source::Messages, String>),
     /// There is no such part, or the snapshot has it: the facts about the nodes.
     Nothing,

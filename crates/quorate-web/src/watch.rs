@@ -65,9 +65,9 @@ struct Viewers {
     keys: BTreeMap<Key, usize>,
 }
 
-/// A viewer. While it exists, the nodes are read.
+/// A page that a viewer has open. While it exists, the nodes are read.
 #[derive(Debug)]
-pub(crate) struct Looking {
+pub(crate) struct OpenView {
     shared: Arc<Shared>,
     key: Option<Key>,
 }
@@ -86,18 +86,18 @@ impl Watch {
     }
 
     /// Counts a viewer of the page that shows `key`.
-    pub(crate) fn look(&self, key: Option<Key>) -> Looking {
+    pub(crate) fn look(&self, key: Option<Key>) -> OpenView {
         let mut viewers = self.shared.viewers();
         viewers.count += 1;
         if let Some(key) = &key {
             *viewers.keys.entry(key.clone()).or_default() += 1;
         }
         drop(viewers);
-        Looking { shared: Arc::clone(&self.shared), key }
+        OpenView { shared: Arc::clone(&self.shared), key }
     }
 }
 
-impl Looking {
+impl OpenView {
     /// Returns a round that is new enough, with the part that the page shows. If the nodes are slow, it may be older
     /// or without that part; `None` if there is no round yet.
     pub(crate) async fn round(&self) -> Option<Arc<Round>> {
@@ -126,7 +126,7 @@ impl Looking {
     }
 }
 
-impl Drop for Looking {
+impl Drop for OpenView {
     fn drop(&mut self) {
         let mut viewers = self.shared.viewers();
         viewers.count -= 1;

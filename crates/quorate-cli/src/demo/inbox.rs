@@ -21,12 +21,12 @@ fn path(dir: &Path) -> PathBuf {
 
 /// The sending side.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub(crate) struct InboxSender {
     file: File,
     sent: usize,
 }
 
-impl Outlet {
+impl InboxSender {
     pub(crate) fn create(dir: &Path) -> io::Result<Self> {
         Ok(Self { file: File::options().append(true).create_new(true).open(path(dir))?, sent: 0 })
     }

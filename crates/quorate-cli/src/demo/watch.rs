@@ -1,5 +1,5 @@
 use super::{
-    inbox::Outlet,
+    inbox::InboxSender,
     journal::{Entry, Event, Lines, WorkerId},
     output::Output,
     processes::Processes,
@@ -21,13 +21,13 @@ pub(crate) struct Watch {
     env: Env,
     readers: Vec<(WorkerId, Lines)>,
     entries: Vec<Entry>,
-    outlet: Outlet,
+    outlet: InboxSender,
     send_at: Option<BootTime>,
 }
 
 impl Watch {
     pub(crate) fn new(env: &Env, dir: &Path) -> Result<Self, Failure> {
-        let outlet = Outlet::create(dir).map_err(|error| Failure::new(FAILURE, error))?;
+        let outlet = InboxSender::create(dir).map_err(|error| Failure::new(FAILURE, error))?;
         Ok(Self { env: env.clone(), readers: Vec::new(), entries: Vec::new(), outlet, send_at: None })
     }
 

@@ -53,7 +53,7 @@ pub(super) struct LeaderPage {
 
 /// The answer to a client without a token, if there is one.
 #[derive(Serialize)]
-struct Brief {
+struct PublicHealth {
     ok: bool,
 }
 
@@ -120,7 +120,7 @@ pub(super) async fn leader(
 fn answer(access: Access, ok: bool, whole: &impl Serialize) -> Result<Response, HttpError> {
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     match access {
-        Access::Health => page(status, &Brief { ok }),
+        Access::Health => page(status, &PublicHealth { ok }),
         Access::Read | Access::Operate => page(status, whole),
     }
 }

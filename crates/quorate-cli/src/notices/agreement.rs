@@ -22,7 +22,7 @@ const AGAIN: (Duration, u32) = (Duration::from_secs(1), 60);
 
 /// The claims of one receiver.
 #[derive(Debug)]
-pub(super) struct Agreement {
+pub(super) struct ReceiverClaims {
     quorum: Quorum,
     claims: Claims,
     receiver: String,
@@ -36,7 +36,7 @@ pub(super) enum Turn {
     Elsewhere,
 }
 
-impl Agreement {
+impl ReceiverClaims {
     pub(super) fn new(quorum: &Quorum, group: &str, config: &NotifyConfig) -> Self {
         let claims = Claims::new(quorum, format!("notify-{group}")).retention(REMEMBERED);
         Self { quorum: quorum.clone(), claims, receiver: key_of(config) }

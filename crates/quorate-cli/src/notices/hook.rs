@@ -1,5 +1,5 @@
 use super::{
-    agreement::Agreement,
+    agreement::ReceiverClaims,
     client::Client,
     message::{Message, event_of},
     queue::{Counts, ReceiverQueue},
@@ -31,7 +31,7 @@ impl Notices {
         }
         let client = Client::start()?;
         let start = |notify| {
-            let agreement = Agreement::new(quorum, group, notify);
+            let agreement = ReceiverClaims::new(quorum, group, notify);
             ReceiverQueue::start(quorum.env(), notify, &client, agreement)
         };
         Ok(Some(Self(Arc::new(Inner {

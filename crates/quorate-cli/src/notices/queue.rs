@@ -1,7 +1,7 @@
 //! The queue of one receiver, and the task that sends its notifications one after the other.
 
 use super::{
-    agreement::{Agreement, Turn},
+    agreement::{ReceiverClaims, Turn},
     client::{Call, Client, JSON},
     command,
     message::Message,
@@ -66,7 +66,12 @@ pub(super) struct ReceiverQueue {
 }
 
 impl ReceiverQueue {
-    pub(super) fn start(env: &Env, config: &NotifyConfig, client: &Client, agreement: Agreement) -> Self {
+    pub(super) fn start(
+        env: &Env,
+        config: &NotifyConfig,
+        client: &Client,
+        agreement: ReceiverClaims,
+    ) -> Self {
         let (queue, inbox) = mpsc::channel(QUEUE_MAX);
         let config = Arc::new(config.clone());
         let task = serve(env.clone(), Arc::clone(&config), client.clone(), agreement, inbox);
@@ -96,7 +101,7 @@ async fn serve(
     env: Env,
     config: Arc<NotifyConfig>,
     client: Client,
-    agreement: Agreement,
+    agreement: ReceiverClaims,
     mut inbox: mpsc::Receiver<Queued>,
 ) {
     while let Some((message, mut done)) = inbox.recv().await {

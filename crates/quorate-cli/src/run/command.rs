@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 /// The parts of the daemon that every job uses. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Surroundings {
+pub(super) struct DaemonParts {
     pub(super) pings: Pings,
     /// The files that keep the output of runs; `None` if there are none.
     pub(super) outputs: Option<OutputFiles>,
 }
 
 /// Returns the job that runs the command of `config`.
-pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard, around: &Surroundings) -> Job {
+pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard, around: &DaemonParts) -> Job {
     let shared = Arc::new(config.clone());
     let (env, around) = (env.clone(), around.clone());
     let job = Job::new(&config.name, config.schedule.clone(), move |tick: RunContext| {
@@ -56,7 +56,7 @@ async fn run(
     job: &JobConfig,
     env: &Env,
     guard: Guard,
-    around: &Surroundings,
+    around: &DaemonParts,
     tick: &RunContext,
 ) -> Result<(), String> {
     let mut spec = spec(job, env, tick)?;

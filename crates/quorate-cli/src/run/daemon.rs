@@ -3,7 +3,7 @@
 //! the campaign is no longer polled.
 
 use super::{
-    command::{self, Surroundings},
+    command::{self, DaemonParts},
     notify::Notifier,
     reader::{ConfigReader, FileEvent, Loaded, MakeJobs, ReloadReason},
 };
@@ -84,7 +84,7 @@ pub(super) struct Daemon {
 /// The parts that notify operators of jobs.
 struct Watching {
     notices: Option<Notices>,
-    around: Surroundings,
+    around: DaemonParts,
 }
 
 impl Watching {
@@ -116,7 +116,7 @@ impl Daemon {
     ) -> io::Result<Self> {
         let notices = Notices::start(quorum, group, config)?;
         let outputs = config.output.as_ref().map(OutputFiles::start).transpose()?;
-        let around = Surroundings { pings: Pings::start(quorum.env())?, outputs };
+        let around = DaemonParts { pings: Pings::start(quorum.env())?, outputs };
         let (lease, env) = (config.lease, quorum.env());
         let heartbeat = Heartbeat::new(env, max_silence(lease.ttl));
         let guard = Guard::new(lease.ttl, lease.step_down_grace);

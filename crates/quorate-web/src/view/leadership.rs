@@ -1,6 +1,6 @@
 use super::{Context, command, forms, overview, time_line};
 use crate::{
-    changes::Past,
+    changes::LeadershipPast,
     snapshot::{Leadership, Snapshot, name, text},
     time::span,
     verdict::{Level, Verdict, shell, voting},
@@ -12,7 +12,7 @@ use quorate_operator::view::AuditEntry;
 /// Returns the page that answers who leads, and who changed what.
 pub(super) fn leadership(
     state: &Snapshot,
-    past: Option<Result<&Past, &String>>,
+    past: Option<Result<&LeadershipPast, &String>>,
     context: &Context<'_>,
 ) -> (String, Markup) {
     let (level, headline) = match &state.leadership {
@@ -75,7 +75,7 @@ fn advice(state: &Snapshot) -> Markup {
     }
 }
 
-fn terms(past: &Past, state: &Snapshot, context: &Context<'_>) -> Markup {
+fn terms(past: &LeadershipPast, state: &Snapshot, context: &Context<'_>) -> Markup {
     html! {
         section aria-labelledby="terms" {
             div.head { h2 id="terms" { "Who led" } (command(&format!("quorate leader history --group {}", shell(&state.group)))) }
@@ -133,7 +133,7 @@ fn is_trouble(cause: TermEndCause) -> bool {
     matches!(cause, LeaseLost | Unknown | WorkFailed | Unhealthy | ForcedRelease)
 }
 
-fn changes(past: &Past, context: &Context<'_>) -> Markup {
+fn changes(past: &LeadershipPast, context: &Context<'_>) -> Markup {
     html! {
         section aria-labelledby="audit" {
             div.head { h2 id="audit" { "Who changed what" } (command("quorate audit")) }

@@ -179,7 +179,7 @@ fn contents(
         (View::Job { name, at }, Some(Detail::Job(detail))) => {
             job::job(name, at.as_deref(), detail.as_deref(), state, context)
         }
-        (View::Leadership, Some(Detail::Past(past))) => {
+        (View::Leadership, Some(Detail::LeadershipPast(past))) => {
             leadership::leadership(state, Some(past.as_ref()), context)
         }
         (View::Leadership, _) => leadership::leadership(state, None, context),

@@ -91,8 +91,8 @@ fn hostile_text_is_text_on_every_page() {
         (View::Jobs(JobsQuery { find: crate::snapshot::name(HOSTILE), ..JobsQuery::default() }), None),
         (View::parse("/job", "name=%3Cscript%3Ealert(1)%3C/script%3E&at=%1b%22%3E").unwrap(), Some(&detail)),
         (View::parse("/job", "name=%3Cscript%3Ealert(1)%3C/script%3E%E2%80%AE").unwrap(), None),
-        (View::Leadership, Some(&Detail::Past(Err(HOSTILE.to_owned())))),
-        (View::Leadership, Some(&Detail::Past(Ok(hostile_past())))),
+        (View::Leadership, Some(&Detail::LeadershipPast(Err(HOSTILE.to_owned())))),
+        (View::Leadership, Some(&Detail::LeadershipPast(Ok(hostile_past())))),
         (
             View::parse("/messages", "set=%3Cscript%3Ealert(1)%3C/script%3E").unwrap(),
             Some(&Detail::Messages(Ok(messages.clone()))),
@@ -103,7 +103,7 @@ fn hostile_text_is_text_on_every_page() {
     }
 }
 
-fn hostile_past() -> crate::changes::Past {
+fn hostile_past() -> crate::changes::LeadershipPast {
     let end = TermEnd { at: NOW, cause: TermEndCause::WorkFailed, reason: HOSTILE.into() };
     let term = PastTerm { term: FencingToken::new(7), holder: HOSTILE.into(), began: NOW, end: Some(end) };
     let operation = Operation {
@@ -117,20 +117,20 @@ fn hostile_past() -> crate::changes::Past {
         result: HOSTILE.into(),
     };
     let changes = vec![quorate_operator::view::AuditEntry::of_operation(&operation)];
-    crate::changes::Past { terms: vec![term], changes }
+    crate::changes::LeadershipPast { terms: vec![term], changes }
 }
 
 #[test]
 fn the_page_says_why_each_term_ended_and_what_operators_changed() {
     let mut past = hostile_past();
     past.terms[0].end.as_mut().unwrap().cause = TermEndCause::LeaseLost;
-    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::Past(Ok(past.clone()))));
+    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::LeadershipPast(Ok(past.clone()))));
     assert!(page.contains("leads now") && !page.contains("lease-lost"), "the term 7 continues: {page}");
     past.terms[0].term = FencingToken::new(6);
-    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::Past(Ok(past.clone()))));
+    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::LeadershipPast(Ok(past.clone()))));
     assert!(page.contains("lease-lost") && page.contains("failed: "), "{page}");
     past.terms[0].end = None;
-    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::Past(Ok(past))));
+    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::LeadershipPast(Ok(past))));
     assert!(page.contains("no end is recorded"), "{page}");
 }
 

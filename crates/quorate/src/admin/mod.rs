@@ -5,7 +5,7 @@ mod replace;
 
 pub use crate::node::{NamesQuery, StoredNames};
 pub use force::ForcedRelease;
-pub use replace::{Found, NodePart, NodeSet, Part, Progress, ReplaceError, Replacement, Sight};
+pub use replace::{Found, NodePart, NodeSet, NodeVisit, Part, Progress, ReplaceError, Replacement};
 
 #[cfg(all(test, feature = "claims", feature = "file-node"))]
 mod tests;

@@ -8,7 +8,7 @@ use crate::{
     claim::attempts::Payload,
     config::SettingError,
     lease::{
-        AcquireError, AttemptResult, Contact, LeaseOptions, LeaseParams, attempt_each_with, is_contended,
+        AcquireError, AskOrder, AttemptResult, LeaseOptions, LeaseParams, attempt_each_with, is_contended,
         lease_options,
     },
     measure::{ClaimMeasures, ClaimResultKind},
@@ -248,7 +248,8 @@ impl Claims {
     async fn attempt_claims(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
         let resources: Vec<Resource> = asked.iter().map(|asked| asked.resource.clone()).collect();
         let data = ClaimData::new(self.quorum.config());
-        let attempted = attempt_each_with(self.quorum.inner(), &resources, params, &data, Contact::All).await;
+        let attempted =
+            attempt_each_with(self.quorum.inner(), &resources, params, &data, AskOrder::All).await;
         let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(asked.len());
         let (mut acquired, mut elsewhere) = (Vec::new(), Vec::new());
         for (at, (attempted, asked)) in attempted.into_iter().zip(asked).enumerate() {

@@ -3,7 +3,7 @@ use super::{
     Processed, votes::ClaimTally,
 };
 use crate::{
-    lease::{Contact, Mode, RetryBackoff},
+    lease::{AskOrder, Mode, RetryBackoff},
     node::{
         Resource,
         engine::{RESULT_MAX, cut},
@@ -73,7 +73,7 @@ impl Claims {
         let resource = Resource::claim(&self.set, message.id()).map_err(|e| ClaimError::Acquire(e.into()))?;
         let env = self.quorum.env();
         let deadline = env.now() + wait;
-        let mut backoff = RetryBackoff::new(self.quorum.inner(), &resource, Mode::Exclusive, Contact::All);
+        let mut backoff = RetryBackoff::new(self.quorum.inner(), &resource, Mode::Exclusive, AskOrder::All);
         loop {
             backoff.attempts();
             let began = env.now();

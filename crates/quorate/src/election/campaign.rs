@@ -4,8 +4,8 @@ use super::{
     history_writer::HistoryWriter,
     log_limit::LogLimit,
     restart::{Failures, OnError},
-    tend::tend,
     term::TermGuard,
+    term_work::run_work,
 };
 use crate::{
     env::Env,
@@ -200,7 +200,7 @@ where
             AssertUnwindSafe(async move { work(term).await }).catch_unwind().boxed()
         };
         let began = env.now();
-        let end = tend(env, election, &term, work, &mut events, shutdown).await;
+        let end = run_work(env, election, &term, work, &mut events, shutdown).await;
         let ran = began.until(env.now());
         let asked_to_stop = term.step_down_token().is_cancelled() || !term.is_valid();
         if matches!(end, End::Failed(_)) {

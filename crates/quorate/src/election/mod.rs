@@ -77,8 +77,8 @@ mod log_limit;
 mod observer;
 mod resign;
 mod restart;
-mod tend;
 mod term;
+mod term_work;
 
 pub use campaign::Campaign;
 pub use candidate::Election;

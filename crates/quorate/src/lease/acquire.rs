@@ -4,14 +4,14 @@
 //! A round for one lock asks a majority of the nodes first. The round asks the others, the *spared* nodes, as
 //! soon as one of the first nodes does not grant, or once the first nodes are late. The protocol permits a
 //! round to ask only a majority, because the requests to the other nodes could also have been lost. A round that
-//! is known to compete with others asks one node before the others. See [`Contact`].
+//! is known to compete with others asks one node before the others. See [`AskOrder`].
 
 use crate::{
     env::BootTime,
     lease::{
-        attempt::{Attempt, Opening, Step},
+        attempt::{Attempt, FirstRequest, Step},
         command::{Adoption, RenewerCommand},
-        contact::{Contact, Next},
+        contact::{AskOrder, Next},
         deadline::LeaseDeadline,
         handle::Lease,
         inner::QuorumInner,
@@ -60,9 +60,9 @@ pub(crate) async fn attempt(
     resource: &Resource,
     params: LeaseParams,
     ticket: Option<Owner>,
-    contact: Contact,
+    contact: AskOrder,
 ) -> AttemptResult {
-    let opening = Opening::Acquire(ticket);
+    let opening = FirstRequest::Acquire(ticket);
     let resources = std::slice::from_ref(resource);
     let mut all = Round::start(inner, resources, params, &opening, &(), contact).run().await;
     all.pop().unwrap_or(AttemptResult::Closed)
@@ -72,9 +72,9 @@ pub(crate) async fn attempt(
 /// the same parameters.
 pub(crate) async fn downgrade(inner: &Arc<QuorumInner>, lease: &Lease) -> AttemptResult {
     let params = LeaseParams { mode: Mode::Shared, ..lease.params() };
-    let opening = Opening::Downgrade(lease.owner().clone(), lease.unchecked_token());
+    let opening = FirstRequest::Downgrade(lease.owner().clone(), lease.unchecked_token());
     let resources = std::slice::from_ref(lease.resource());
-    let mut all = Round::start(inner, resources, params, &opening, &(), Contact::All).run().await;
+    let mut all = Round::start(inner, resources, params, &opening, &(), AskOrder::All).run().await;
     all.pop().unwrap_or(AttemptResult::Closed)
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn attempt_each(
     inner: &Arc<QuorumInner>,
     resources: &[Resource],
     params: LeaseParams,
-    contact: Contact,
+    contact: AskOrder,
 ) -> Vec<AttemptResult> {
     attempt_each_with(inner, resources, params, &(), contact).await
 }
@@ -105,9 +105,9 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
     resources: &[Resource],
     params: LeaseParams,
     data: &D,
-    contact: Contact,
+    contact: AskOrder,
 ) -> Vec<AttemptResult<D>> {
-    let anyone = Opening::Acquire(None);
+    let anyone = FirstRequest::Acquire(None);
     let mut all = Round::start(inner, resources, params, &anyone, data, contact).run().await;
     let casts = if inner.config().sabotaged(Sabotage::SplitVotesNotRetried) { 0 } else { SPLITS_MAX };
     for times in 1..=casts {
@@ -141,7 +141,7 @@ struct Round<'a, D: RoundData> {
 
 /// The first request of a round, for the nodes that the round did not ask at first.
 struct Later {
-    opening: Opening,
+    opening: FirstRequest,
     propose: FencingToken,
     sender: VoteSender,
     /// The time after which nodes that have not answered count as late.
@@ -161,9 +161,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         inner: &'a Arc<QuorumInner>,
         resources: &[Resource],
         params: LeaseParams,
-        opening: &Opening,
+        opening: &FirstRequest,
         data: &D,
-        contact: Contact,
+        contact: AskOrder,
     ) -> Self {
         let pool = inner.pool();
         let (raises, raised) = vote_channel();

@@ -5,7 +5,7 @@ use crate::{
     lease::{
         AcquireError, Lease, LeaseOptions, Locks, TryAcquire,
         acquire::{AttemptResult, attempt_each, is_contended},
-        contact::Contact,
+        contact::AskOrder,
         inner::QuorumInner,
         inspect::inspect_each,
         lock::{acquire_span, outcome_of, outcome_of_try},
@@ -131,7 +131,7 @@ impl Locks {
             let number = next.unwrap_or(first);
             let resource = names[number].clone();
             let one = std::slice::from_ref(&resource);
-            let attempted = attempt_each(&self.inner, one, params, Contact::All).await;
+            let attempted = attempt_each(&self.inner, one, params, AskOrder::All).await;
             let tally = match attempted.into_iter().next().unwrap_or(AttemptResult::Closed) {
                 AttemptResult::Held(lease, _) => {
                     self.options.bind(&lease, self.inner.env().now());

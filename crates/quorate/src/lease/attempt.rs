@@ -26,7 +26,7 @@ pub(super) struct Attempt<D: RoundData> {
 
 /// The kind of request with which an attempt begins.
 #[derive(Clone)]
-pub(super) enum Opening {
+pub(super) enum FirstRequest {
     /// Acquire a free resource. The ticket is the caller's, if the caller has joined the queue of the
     /// resource.
     Acquire(Option<Owner>),
@@ -78,15 +78,15 @@ impl<D: RoundData> Attempt<D> {
     }
 
     /// Returns the first request of the attempt, which is the same for all nodes.
-    pub(super) fn first_request(&self, opening: &Opening, propose: FencingToken) -> Arc<Request> {
+    pub(super) fn first_request(&self, opening: &FirstRequest, propose: FencingToken) -> Arc<Request> {
         let params = self.params;
         let (resource, owner) = (self.resource.clone(), self.owner.clone());
         Arc::new(match opening {
-            Opening::Acquire(ticket) => {
+            FirstRequest::Acquire(ticket) => {
                 let tolerance = self.inner.config().max_clock_offset;
                 params.acquire(resource, owner, propose, tolerance, ticket.clone())
             }
-            Opening::Downgrade(from, token) => Request::Downgrade {
+            FirstRequest::Downgrade(from, token) => Request::Downgrade {
                 resource,
                 owner: from.clone(),
                 token: *token,

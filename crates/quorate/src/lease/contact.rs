@@ -10,7 +10,7 @@ const REPETITIONS_BY_ONE: u32 = 2;
 
 /// The nodes that a round asks at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contact {
+pub(crate) enum AskOrder {
     /// A majority. The others are asked only if they are needed.
     MajorityFirst,
     /// One node, the same for all workers, and the others of a majority once it has granted. This is for an
@@ -68,7 +68,7 @@ pub(super) enum Next {
     End,
 }
 
-impl Contact {
+impl AskOrder {
     /// Returns the plan for an attempt at `resource`, and the nodes that it does not ask at first.
     pub(super) fn plan(self, inner: &QuorumInner, resource: &Resource, mode: Mode) -> (AskPlan, Vec<usize>) {
         let mut spared = self.spared(inner, resource, mode);
@@ -247,10 +247,10 @@ mod tests {
 
     #[test]
     fn the_last_repetitions_do_not_depend_on_one_node() {
-        let of = |contact: Contact| [1, 2, 3].map(|times| contact.of_repetition(times));
-        let one = Contact::OneThenMajority(IfHeld::AskLater);
-        assert_eq!(of(Contact::MajorityFirst), [one, one, Contact::MajorityFirst]);
-        assert_eq!(of(one), [one, one, Contact::MajorityFirst]);
-        assert_eq!(of(Contact::All), [Contact::All; 3]);
+        let of = |contact: AskOrder| [1, 2, 3].map(|times| contact.of_repetition(times));
+        let one = AskOrder::OneThenMajority(IfHeld::AskLater);
+        assert_eq!(of(AskOrder::MajorityFirst), [one, one, AskOrder::MajorityFirst]);
+        assert_eq!(of(one), [one, one, AskOrder::MajorityFirst]);
+        assert_eq!(of(AskOrder::All), [AskOrder::All; 3]);
     }
 }

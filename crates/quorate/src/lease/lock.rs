@@ -4,7 +4,7 @@ use crate::{
     lease::{
         AcquireError, Lease, LeaseOptions,
         acquire::{AttemptResult, attempt, attempt_each, is_contended},
-        contact::Contact,
+        contact::AskOrder,
         inner::QuorumInner,
         mode::Mode,
         options::lease_options,
@@ -50,7 +50,7 @@ pub struct Lock<L = Lease> {
     /// The time after which a waiting caller joins the queue. `None` if it never joins.
     patience: Option<Duration>,
     mode: Mode,
-    contact: Contact,
+    contact: AskOrder,
     on_holder: Option<OnHolder>,
     lease: PhantomData<fn() -> L>,
 }
@@ -127,7 +127,7 @@ impl<L> Lock<L> {
             wait: None,
             patience: None,
             mode: Mode::Exclusive,
-            contact: Contact::MajorityFirst,
+            contact: AskOrder::MajorityFirst,
             on_holder: None,
             lease: PhantomData,
         }
@@ -140,7 +140,7 @@ impl<L> Lock<L> {
     }
 
     /// Sets which nodes a round for this lock asks at first.
-    pub(super) fn contact(mut self, contact: Contact) -> Self {
+    pub(super) fn contact(mut self, contact: AskOrder) -> Self {
         self.contact = contact;
         self
     }

@@ -6,7 +6,7 @@ use crate::{
     lease::{
         AcquireError, Lease, LeaseLost, LeaseOptions, Lock, TryAcquire,
         acquire::{AttemptResult, attempt_each},
-        contact::Contact,
+        contact::AskOrder,
         inner::QuorumInner,
         lock::{acquire_span, outcome, outcome_of},
         options::lease_options,
@@ -130,7 +130,7 @@ impl Locks {
         let (named, params) = self.parsed()?;
         // Each lock has an outcome of its own, so the span has none.
         let span = acquire_span(&named[0], named.len());
-        let attempted = attempt_each(&self.inner, &named, params, Contact::All).instrument(span).await;
+        let attempted = attempt_each(&self.inner, &named, params, AskOrder::All).instrument(span).await;
         let each = named.into_iter().zip(attempted);
         Ok(each.map(|(name, one)| (name.clone(), outcome(&self.inner, &self.options, name, one))).collect())
     }
@@ -148,7 +148,7 @@ impl Locks {
         loop {
             let rest = &sorted[held.len()..];
             let mut lost = None;
-            let attempted = attempt_each(&self.inner, rest, params, Contact::All).await;
+            let attempted = attempt_each(&self.inner, rest, params, AskOrder::All).await;
             for (resource, attempted) in rest.iter().zip(attempted) {
                 match attempted {
                     AttemptResult::Held(lease, _) if lost.is_none() => {
@@ -162,7 +162,7 @@ impl Locks {
             }
             if let Some(resource) = lost {
                 let lock = Lock::<Lease>::new(Arc::clone(&self.inner), Ok(resource.clone()));
-                let lock = lock.options(self.options.clone()).contact(Contact::All);
+                let lock = lock.options(self.options.clone()).contact(AskOrder::All);
                 tokio::select! { biased;
                     acquired = lock.acquire_by(deadline) => held.push(acquired?),
                     // One of the held leases was lost, so its lock must be acquired again. The loop begins

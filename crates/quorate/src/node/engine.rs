@@ -100,7 +100,7 @@ pub struct CounterRow {
 
 /// The retention of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct LifeRow {
+pub struct RetentionRow {
     /// The time for which the ledger is kept after its last change, in milliseconds.
     pub millis: u64,
     /// The time from which the ledger may be forgotten, in microseconds of the node's wall clock.
@@ -190,11 +190,11 @@ pub trait Store {
     }
     /// Returns the retention of a group's ledger: `None` if the ledger does not exist, or if the store never
     /// removes ledgers.
-    fn ledger_life(&self, _group: &str) -> Result<Option<LifeRow>, Self::Error> {
+    fn ledger_life(&self, _group: &str) -> Result<Option<RetentionRow>, Self::Error> {
         Ok(None)
     }
     /// Sets the retention of a group's ledger.
-    fn set_ledger_life(&mut self, _group: &str, _life: LifeRow) -> Result<(), Self::Error> {
+    fn set_ledger_life(&mut self, _group: &str, _life: RetentionRow) -> Result<(), Self::Error> {
         Ok(())
     }
     /// Removes a group's whole ledger. The engine calls this function only if [`Store::ledger_life`] returned

@@ -1,4 +1,4 @@
-use super::engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, LifeRow, QueueRow, Store};
+use super::engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, RetentionRow, Store};
 use super::{
     Batch, BatchReply, Cause, Hello, LedgerState, Listen, Node, NodeTime, Push, PushSender, Record,
     ReleasedLease, Resource, Session,
@@ -185,7 +185,7 @@ impl PubSub {
 struct GroupLedger {
     low_water: u64,
     records: BTreeMap<Arc<str>, Record>,
-    life: Option<LifeRow>,
+    life: Option<RetentionRow>,
 }
 
 impl GroupLedger {
@@ -328,11 +328,11 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn ledger_life(&self, group: &str) -> Result<Option<LifeRow>, Infallible> {
+    fn ledger_life(&self, group: &str) -> Result<Option<RetentionRow>, Infallible> {
         Ok(self.ledgers.get(group).and_then(|ledger| ledger.life))
     }
 
-    fn set_ledger_life(&mut self, group: &str, life: LifeRow) -> Result<(), Infallible> {
+    fn set_ledger_life(&mut self, group: &str, life: RetentionRow) -> Result<(), Infallible> {
         self.ledgers.entry(group.to_owned()).or_default().life = Some(life);
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::{
         job::Job,
         leader::{self, Leading},
         registry::{JobRegistry, Phase},
-        run::{assignment::Taking, worker::take_runs},
+        run::{assignment::WorkerParts, worker::take_runs},
         store::retention::Retention,
     },
 };
@@ -182,7 +182,7 @@ impl Scheduler {
     /// or the scheduler is drained, and ends when the runs that it executes have ended.
     fn take(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
         let (quorum, group) = (self.election.quorum(), self.election.group());
-        let taking = Taking {
+        let taking = WorkerParts {
             registry: self.registry().clone(),
             quorum: quorum.clone(),
             ledger: Ledger::new(quorum, group)?,

@@ -37,5 +37,5 @@ mod replacement;
 
 pub use error::ReplaceError;
 pub use part::{Found, NodePart, Part};
-pub use reach::{NodeSet, Sight};
+pub use reach::{NodeSet, NodeVisit};
 pub use replacement::{Progress, Replacement};

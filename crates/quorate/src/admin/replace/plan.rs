@@ -4,7 +4,7 @@ use crate::{
     admin::replace::{
         error::ReplaceError,
         part::{Found, NodePart, Part},
-        reach::Sight,
+        reach::NodeVisit,
     },
     config::{QuorumConfig, SettingError, SharedSettings, majority},
     node::{Hello, Incarnation},
@@ -34,12 +34,12 @@ pub(super) enum Move {
 
 /// The reason why a node cannot take part in the change.
 #[derive(Clone, Debug)]
-pub(super) enum Bar {
+pub(super) enum Obstacle {
     Unfit(VoteRejection),
     Unfinished { from: Arc<str>, to: Arc<str> },
 }
 
-impl Bar {
+impl Obstacle {
     /// Returns whether the node itself is at fault. Returns false if only its marker is unsuitable, because
     /// it names another node set or other settings. This function is called only for leaving nodes, whose
     /// eviction policy is not checked.
@@ -113,24 +113,24 @@ impl Change {
     }
 
     /// Returns the state of the node in the change, or the reason why the node cannot be used.
-    pub(super) fn judge(&self, sight: &Sight, part: Part) -> Result<Move, Bar> {
+    pub(super) fn judge(&self, sight: &NodeVisit, part: Part) -> Result<Move, Obstacle> {
         let hello = &sight.hello;
         if hello.replica {
-            return Err(Bar::Unfit(VoteRejection::Replica));
+            return Err(Obstacle::Unfit(VoteRejection::Replica));
         }
         if part != Part::Leaves {
             // A leaving node grants no more leases, so its eviction policy does not matter.
             match hello.eviction.as_deref() {
                 Some("noeviction") => {}
                 Some(policy) => {
-                    return Err(Bar::Unfit(VoteRejection::Evicts(plain(policy, SHOWN_MAX).into())));
+                    return Err(Obstacle::Unfit(VoteRejection::Evicts(plain(policy, SHOWN_MAX).into())));
                 }
-                None => return Err(Bar::Unfit(VoteRejection::EvictionUnknown)),
+                None => return Err(Obstacle::Unfit(VoteRejection::EvictionUnknown)),
             }
         }
-        let Some(marker) = marker(hello).map_err(Bar::Unfit)? else { return Ok(Move::Close) };
+        let Some(marker) = marker(hello).map_err(Obstacle::Unfit)? else { return Ok(Move::Close) };
         if let Some(mismatch) = marker.settings.mismatch(&SharedSettings::of(&self.config)) {
-            return Err(Bar::Unfit(VoteRejection::OtherSetting(mismatch)));
+            return Err(Obstacle::Unfit(VoteRejection::OtherSetting(mismatch)));
         }
         match &*marker.nodes {
             nodes if *nodes == *self.to && part != Part::Leaves => Ok(Move::Opened),
@@ -150,10 +150,11 @@ impl Change {
                 Ok(Move::Close)
             }
             nodes => Err(match marker.replacement() {
-                Some((from, to)) => {
-                    Bar::Unfinished { from: plain(from, SHOWN_MAX).into(), to: plain(to, SHOWN_MAX).into() }
-                }
-                None => Bar::Unfit(VoteRejection::OtherNodeSet {
+                Some((from, to)) => Obstacle::Unfinished {
+                    from: plain(from, SHOWN_MAX).into(),
+                    to: plain(to, SHOWN_MAX).into(),
+                },
+                None => Obstacle::Unfit(VoteRejection::OtherNodeSet {
                     theirs: plain(nodes, SHOWN_MAX).into(),
                     ours: Arc::clone(if part == Part::Joins { &self.to } else { &self.from }),
                 }),
@@ -164,14 +165,14 @@ impl Change {
     /// Returns whether the node's marker keeps every worker with the old list from using the node. Returns
     /// `false` for a node without a marker. (A worker with the old list cannot use such a node either, because
     /// the closed nodes keep the worker from writing a marker to it.)
-    pub(super) fn is_shut(&self, sight: &Sight) -> bool {
+    pub(super) fn is_shut(&self, sight: &NodeVisit) -> bool {
         matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
     }
 
     /// Returns the marker that closes the node, or `None` if the node is left unchanged. `shut` is true if a
     /// majority of the old set was closed before. Otherwise, an open joining node is closed too: a worker with
     /// the new list was started too early and has opened it.
-    pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
+    pub(super) fn closing(&self, sight: &NodeVisit, part: Part, shut: bool) -> Option<Marker> {
         let hello = &sight.hello;
         match self.judge(sight, part) {
             Ok(Move::Close) => {}
@@ -212,7 +213,7 @@ impl Change {
 
     /// Returns the marker that opens the node. Returns `None` if the node is not closed, or its wait is not
     /// over.
-    pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
+    pub(super) fn opening(&self, sight: &NodeVisit, part: Part) -> Option<Marker> {
         let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
         let marker = marker(&sight.hello).ok().flatten()?;
         // Workers do not use the node before `votes_from` in any case. This check keeps a node that was
@@ -224,7 +225,7 @@ impl Change {
     /// Returns how much longer a closed node must wait after the handshake, on this worker's clock. The result
     /// is zero for a node that is not closed. The result is at most one quarantine, even if the node's clock
     /// was set back.
-    pub(super) fn remaining(&self, sight: &Sight) -> Duration {
+    pub(super) fn remaining(&self, sight: &NodeVisit) -> Duration {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {
                 let left = sight.hello.node_time.until(marker.votes_from);
@@ -236,7 +237,7 @@ impl Change {
         }
     }
 
-    pub(super) fn found(&self, sight: &Sight) -> Found {
+    pub(super) fn found(&self, sight: &NodeVisit) -> Found {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => Found::Closed(self.remaining(sight)),
             Ok(Some(marker)) if marker.nodes == self.to => Found::New,
@@ -280,9 +281,9 @@ mod tests {
         Change::new(1, QuorumConfig::default(), &names(old), &names(new)).unwrap()
     }
 
-    /// Returns the [`Sight`] of a node with the run id `run 1`. If `nodes` is given, the node has a marker with
+    /// Returns the [`NodeVisit`] of a node with the run id `run 1`. If `nodes` is given, the node has a marker with
     /// the run id `run` and the node set `nodes`.
-    fn sight(run: &str, nodes: Option<&str>) -> Sight {
+    fn sight(run: &str, nodes: Option<&str>) -> NodeVisit {
         let marker = nodes.map(|nodes| Marker {
             run_id: run.into(),
             data: "".into(),
@@ -306,12 +307,12 @@ mod tests {
             volatile: None,
             unable: None,
         };
-        Sight { hello, took: Duration::ZERO, ahead_micros: 0 }
+        NodeVisit { hello, took: Duration::ZERO, ahead_micros: 0 }
     }
 
     /// Returns a copy of `sight` in which the node has the marker `marker`.
-    fn under(sight: &Sight, marker: &Marker) -> Sight {
-        Sight { hello: Hello { marker: Some(marker.to_text()), ..sight.hello.clone() }, ..sight.clone() }
+    fn under(sight: &NodeVisit, marker: &Marker) -> NodeVisit {
+        NodeVisit { hello: Hello { marker: Some(marker.to_text()), ..sight.hello.clone() }, ..sight.clone() }
     }
 
     #[test]
@@ -372,7 +373,7 @@ mod tests {
         let closed = back.closing(&left, Part::Joins, false).unwrap();
         assert_eq!(closed.replacement(), Some(("b,c,d", "a,b,c")));
         assert_eq!(closed.since, NOW + QuorumConfig::default().max_clock_offset * 2);
-        assert!(matches!(back.judge(&left, Part::Stays), Err(Bar::Unfinished { .. })));
+        assert!(matches!(back.judge(&left, Part::Stays), Err(Obstacle::Unfinished { .. })));
     }
 
     #[test]
@@ -413,7 +414,7 @@ mod tests {
     #[test]
     fn other_sets_and_other_changes_are_named() {
         let change = change("a,b,c", "b,c,d");
-        let bar = |sight: &Sight, part| change.judge(sight, part).unwrap_err().at("n".into()).to_string();
+        let bar = |sight: &NodeVisit, part| change.judge(sight, part).unwrap_err().at("n".into()).to_string();
         assert!(bar(&sight("run 1", Some("x,y")), Part::Stays).contains("[x,y]"));
         let other = bar(&sight("run 1", Some("(a,b,c)->(b,c,e)")), Part::Leaves);
         assert!(other.contains("[a,b,c]") && other.contains("[b,c,e]") && other.contains("again"), "{other}");

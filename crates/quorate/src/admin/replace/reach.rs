@@ -9,17 +9,17 @@ use std::{fmt, sync::Arc, time::Duration};
 /// A list of nodes for administration. The list needs no quorum: each visit to a node opens a connection of
 /// its own.
 #[derive(Clone, Default)]
-pub struct NodeSet(Vec<Arc<dyn Reach>>);
+pub struct NodeSet(Vec<Arc<dyn NodeAccess>>);
 
 /// The result of a handshake with a node during a visit for administration.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct NodeVisit {
     /// The node's answer to the handshake: its clock, its marker and its settings.
     pub hello: Hello,
     /// The duration of the handshake, including the connection.
     pub took: Duration,
     /// The time by which the node's wall clock is ahead of this worker's, in microseconds, with an error of
-    /// up to [`Sight::took`].
+    /// up to [`NodeVisit::took`].
     pub ahead_micros: i64,
 }
 
@@ -41,7 +41,7 @@ impl NodeSet {
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
-    pub async fn look(&self, env: &Env, patience: Duration) -> Vec<Result<Sight, Cause>> {
+    pub async fn look(&self, env: &Env, patience: Duration) -> Vec<Result<NodeVisit, Cause>> {
         join_all((0..self.0.len()).map(|at| self.visit(at, env, patience, &|_| None))).await
     }
 
@@ -66,7 +66,7 @@ impl NodeSet {
         env: &'a Env,
         patience: Duration,
         decide: &'a Decide<'a>,
-    ) -> BoxFuture<'a, Result<Sight, Cause>> {
+    ) -> BoxFuture<'a, Result<NodeVisit, Cause>> {
         self.0[at].visit(env, patience, decide)
     }
 }
@@ -77,17 +77,17 @@ impl fmt::Debug for NodeSet {
     }
 }
 
-type Decide<'a> = dyn Fn(&Sight) -> Option<Marker> + Sync + 'a;
+type Decide<'a> = dyn Fn(&NodeVisit) -> Option<Marker> + Sync + 'a;
 
 /// A node of any kind that can be visited.
-trait Reach: Send + Sync {
+trait NodeAccess: Send + Sync {
     fn name(&self) -> &Arc<str>;
     fn visit<'a>(
         &'a self,
         env: &'a Env,
         patience: Duration,
         decide: &'a Decide<'a>,
-    ) -> BoxFuture<'a, Result<Sight, Cause>>;
+    ) -> BoxFuture<'a, Result<NodeVisit, Cause>>;
 }
 
 struct At<N> {
@@ -95,7 +95,7 @@ struct At<N> {
     node: N,
 }
 
-impl<N: Node> Reach for At<N> {
+impl<N: Node> NodeAccess for At<N> {
     fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -105,7 +105,7 @@ impl<N: Node> Reach for At<N> {
         env: &'a Env,
         patience: Duration,
         decide: &'a Decide<'a>,
-    ) -> BoxFuture<'a, Result<Sight, Cause>> {
+    ) -> BoxFuture<'a, Result<NodeVisit, Cause>> {
         Box::pin(async move {
             let (began, wall) = (env.now(), env.wall());
             let (push_sender, _pushes) = PushSender::channel();
@@ -114,7 +114,7 @@ impl<N: Node> Reach for At<N> {
             let took = began.until(env.now());
             let ours = i64::try_from((wall + took / 2).as_micros()).unwrap_or(i64::MAX);
             let theirs = i64::try_from(hello.node_time.as_micros()).unwrap_or(i64::MAX);
-            let mut sight = Sight { hello, took, ahead_micros: theirs.saturating_sub(ours) };
+            let mut sight = NodeVisit { hello, took, ahead_micros: theirs.saturating_sub(ours) };
             if let Some(marker) = decide(&sight) {
                 let marker = marker.to_text();
                 let request =

@@ -3,7 +3,7 @@ use crate::{
         error::ReplaceError,
         part::{NodePart, Part},
         plan::{Change, Move},
-        reach::{NodeSet, Sight},
+        reach::{NodeSet, NodeVisit},
     },
     config::QuorumConfig,
     env::{BootTime, Env},
@@ -112,7 +112,7 @@ impl Replacement {
         let mut found = found;
         for part in [Part::Joins, Part::Stays, Part::Leaves] {
             for attempt in 0..ATTEMPTS {
-                let decide = |part, sight: &Sight| self.change.closing(sight, part, shut);
+                let decide = |part, sight: &NodeVisit| self.change.closing(sight, part, shut);
                 let again = self.visit(&decide, |other| other == part).await;
                 for (at, sight) in again.into_iter().enumerate().filter(|(at, _)| self.parts[*at] == part) {
                     found[at] = sight;
@@ -196,7 +196,7 @@ impl Replacement {
             }
         }
         self.check_joining(found)?;
-        let may_be_closed = |at: usize, sight: &Sight| self.change.judge(sight, self.parts[at]).is_ok();
+        let may_be_closed = |at: usize, sight: &NodeVisit| self.change.judge(sight, self.parts[at]).is_ok();
         let old = |at: &usize| {
             self.parts[*at] != Part::Joins && found[*at].as_ref().is_ok_and(|sight| may_be_closed(*at, sight))
         };
@@ -218,18 +218,18 @@ impl Replacement {
 
     /// Returns the number of nodes of the old set that a worker with the old list can no longer use.
     fn shut(&self, found: &Sights) -> usize {
-        let shut = |(at, sight): &(usize, &Result<Sight, Cause>)| {
+        let shut = |(at, sight): &(usize, &Result<NodeVisit, Cause>)| {
             self.parts[*at] != Part::Joins && sight.as_ref().is_ok_and(|sight| self.change.is_shut(sight))
         };
         found.iter().enumerate().filter(shut).count()
     }
 
-    fn is_open(&self, at: usize, sight: &Sight) -> bool {
+    fn is_open(&self, at: usize, sight: &NodeVisit) -> bool {
         matches!(self.change.judge(sight, self.parts[at]), Ok(Move::Opened))
     }
 
     fn node_parts(&self, found: &Sights) -> Vec<NodePart> {
-        let node_part = |(at, sight): (usize, &Result<Sight, Cause>)| {
+        let node_part = |(at, sight): (usize, &Result<NodeVisit, Cause>)| {
             let found = sight.as_ref().map(|sight| self.change.found(sight)).map_err(Clone::clone);
             NodePart { name: self.nodes.name(at), part: self.parts[at], found }
         };
@@ -240,7 +240,7 @@ impl Replacement {
     /// any, and returns the handshakes. The entry of a node that was not visited is an error.
     async fn visit(
         &self,
-        decide: &(impl Fn(Part, &Sight) -> Option<Marker> + Sync),
+        decide: &(impl Fn(Part, &NodeVisit) -> Option<Marker> + Sync),
         which: impl Fn(Part) -> bool,
     ) -> Sights {
         let visits = self.parts.iter().enumerate().map(|(at, &part)| {
@@ -257,4 +257,4 @@ impl Replacement {
 }
 
 /// The handshake with each node, in the order of the nodes, or the reason why there is none.
-type Sights = Vec<Result<Sight, Cause>>;
+type Sights = Vec<Result<NodeVisit, Cause>>;

@@ -45,7 +45,7 @@ const BAD_ID_MAX: usize = 240;
 const OUTCOME_MAX: usize = 500;
 
 type Verdicts = Vec<(Number, Result<ClaimOutcome, ClaimError>)>;
-type Worked = (Number, Result<Option<(Outcome, one::Acked)>, Box<dyn Any + Send>>);
+type FinishedHandler = (Number, Result<Option<(Outcome, one::Acked)>, Box<dyn Any + Send>>);
 
 pub(super) async fn run<S, M, H, F, T, E>(
     consume: Consume<S, M, H>,
@@ -126,7 +126,7 @@ struct Consumer<M, H> {
     /// Cancelled to drop the handlers that still run.
     kill: CancellationToken,
     rounds: FuturesUnordered<BoxFuture<'static, Verdicts>>,
-    running: FuturesUnordered<BoxFuture<'static, Worked>>,
+    running: FuturesUnordered<BoxFuture<'static, FinishedHandler>>,
     rest: Rest,
     no_quorum: QuorumWaits,
     consumed: Consumed,
@@ -327,7 +327,7 @@ where
         self.running.push(Box::pin(async move { (number, task.await) }));
     }
 
-    fn worked(&mut self, (number, worked): Worked) {
+    fn worked(&mut self, (number, worked): FinishedHandler) {
         // A task has no result if it was dropped when the quorum closed, or at the end of the grace period.
         let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Ok(false)));
         self.end(number, outcome, acked);

@@ -4,7 +4,7 @@ use crate::{
     env::BootTime,
     lease::{
         acquire::is_contended,
-        contact::{Contact, IfHeld},
+        contact::{AskOrder, IfHeld},
         inner::QuorumInner,
         mode::Mode,
         wait::QueueTicket,
@@ -41,7 +41,7 @@ const AT_ONCE: u64 = 4;
 /// The range of the delay of those that attempt a moment later. Timers have a resolution of 1 ms.
 const A_MOMENT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(3);
 /// The contact of an attempt that competes with those of other waiters.
-const ONE_FIRST: Contact = Contact::OneThenMajority(IfHeld::End);
+const ONE_FIRST: AskOrder = AskOrder::OneThenMajority(IfHeld::End);
 
 /// The waits of one caller between its attempts at a resource.
 ///
@@ -63,7 +63,7 @@ pub(crate) struct RetryBackoff<'a> {
     resource: &'a Resource,
     mode: Mode,
     /// The contact of the caller's attempts, except those that ask one node first.
-    contact: Contact,
+    contact: AskOrder,
     /// True if the caller's present attempt asks one node first.
     asks_one: bool,
     /// The holder that a majority named last.
@@ -85,7 +85,7 @@ impl<'a> RetryBackoff<'a> {
         inner: &'a Arc<QuorumInner>,
         resource: &'a Resource,
         mode: Mode,
-        contact: Contact,
+        contact: AskOrder,
     ) -> Self {
         Self {
             inner,
@@ -105,14 +105,14 @@ impl<'a> RetryBackoff<'a> {
 
     /// Returns the contact of the first attempt. It asks one node first if several workers, this one among them, have
     /// waited for the resource lately.
-    pub(crate) fn first_contact(&mut self) -> Contact {
+    pub(crate) fn first_contact(&mut self) -> AskOrder {
         self.asks_one =
             self.inner.recent_waits().contains(self.resource, self.inner.env().now()) && self.can_ask_one();
         if self.asks_one { ONE_FIRST } else { self.contact }
     }
 
     /// Returns the contact of the last attempt, which needs the answers of a majority.
-    pub(crate) fn last_contact(&mut self) -> Contact {
+    pub(crate) fn last_contact(&mut self) -> AskOrder {
         self.asks_one = false;
         self.contact
     }
@@ -146,7 +146,7 @@ impl<'a> RetryBackoff<'a> {
         began: BootTime,
         deadline: Option<BootTime>,
         mut queue: Option<&mut QueueTicket>,
-    ) -> Contact {
+    ) -> AskOrder {
         let (refused_by_one, split) = self.note_attempt(tally, began);
         let Some(waiting) = &self.waiting else {
             let order = queue.map_or(WakeOrder::Arrival, |queue| queue.order());
@@ -222,7 +222,7 @@ impl<'a> RetryBackoff<'a> {
         order: WakeOrder,
         split: bool,
         deadline: Option<BootTime>,
-    ) -> Contact {
+    ) -> AskOrder {
         let is_contended = is_contended(tally);
         if is_contended {
             self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource, order));
@@ -251,7 +251,7 @@ impl<'a> RetryBackoff<'a> {
 
     /// Returns whether an attempt can ask one node first.
     fn can_ask_one(&self) -> bool {
-        self.contact == Contact::MajorityFirst && self.contact.spares(self.inner, self.resource, self.mode)
+        self.contact == AskOrder::MajorityFirst && self.contact.spares(self.inner, self.resource, self.mode)
     }
 
     /// Draws the delay of this waiter among `notified` waiters that were woken together. `None` if it leaves the

@@ -1,6 +1,6 @@
 //! Requests on the ledger of a group, and on the node's marker.
 
-use super::{LEDGER_LIFE, LifeRow, RequestHandler, Store};
+use super::{LEDGER_LIFE, RequestHandler, RetentionRow, Store};
 use crate::node::{Cursor, LedgerPage, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply, Request};
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ impl<S: Store> RequestHandler<'_, S> {
             Request::Keep { life: requested, .. } => {
                 if life.is_some() {
                     let millis = u64::try_from(requested.as_millis()).unwrap_or(u64::MAX);
-                    self.extend_retention(ledger, Some(LifeRow { until_micros: 0, millis }))?;
+                    self.extend_retention(ledger, Some(RetentionRow { until_micros: 0, millis }))?;
                 }
                 return Ok(Reply::Kept);
             }
@@ -41,13 +41,13 @@ impl<S: Store> RequestHandler<'_, S> {
 
     /// Extends the retention of a ledger from now on. Writes nothing if the new end is later than the stored
     /// end by at most 1/64 of the retention. This saves most writes.
-    fn extend_retention(&mut self, ledger: &str, life: Option<LifeRow>) -> Result<(), S::Error> {
+    fn extend_retention(&mut self, ledger: &str, life: Option<RetentionRow>) -> Result<(), S::Error> {
         let millis =
             life.map_or(u64::try_from(LEDGER_LIFE.as_millis()).unwrap_or(u64::MAX), |life| life.millis);
         let until = (self.clocks.wall + Duration::from_millis(millis)).as_micros();
         let slack = millis.saturating_mul(1000) / 64;
         if life.is_none_or(|life| life.until_micros < until.saturating_sub(slack)) {
-            self.store.set_ledger_life(ledger, LifeRow { millis, until_micros: until })?;
+            self.store.set_ledger_life(ledger, RetentionRow { millis, until_micros: until })?;
         }
         Ok(())
     }

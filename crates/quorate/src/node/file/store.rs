@@ -6,7 +6,7 @@ use super::{
 };
 use crate::node::{
     LedgerState, NamesQuery, Record, Resource, StoredNames,
-    engine::{ClaimRow, Clocks, CounterRow, LeaseRow, LifeRow, QueueRow, Store},
+    engine::{ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, RetentionRow, Store},
 };
 use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -57,7 +57,7 @@ pub(super) struct Identity {
 #[derive(Default, Serialize, Deserialize)]
 struct LedgerRow {
     low_water: u64,
-    life: Option<LifeRow>,
+    life: Option<RetentionRow>,
 }
 
 /// The rows that one batch reads and changes.
@@ -292,11 +292,11 @@ impl Store for Rows<'_> {
         Ok(())
     }
 
-    fn ledger_life(&self, group: &str) -> Result<Option<LifeRow>, FileError> {
+    fn ledger_life(&self, group: &str) -> Result<Option<RetentionRow>, FileError> {
         Ok(self.ledger_row(group)?.life)
     }
 
-    fn set_ledger_life(&mut self, group: &str, life: LifeRow) -> Result<(), FileError> {
+    fn set_ledger_life(&mut self, group: &str, life: RetentionRow) -> Result<(), FileError> {
         let row = LedgerRow { life: Some(life), ..self.ledger_row(group)? };
         self.write_ledger_row(group, &row)
     }

@@ -30,7 +30,7 @@ const GIVE_BACK_AFTER: Duration = Duration::from_secs(2);
 
 /// The parts that a worker needs to execute runs.
 #[derive(Clone, Debug)]
-pub(in crate::scheduler) struct Taking {
+pub(in crate::scheduler) struct WorkerParts {
     pub(in crate::scheduler) registry: JobRegistry,
     pub(in crate::scheduler) quorum: Quorum,
     pub(in crate::scheduler) ledger: Ledger,
@@ -60,7 +60,7 @@ pub(super) struct Assignment {
     /// `None` if the worker does not have the job.
     pub(super) job: Option<Arc<Job>>,
     pub(super) session: Arc<Lease>,
-    pub(super) with: Taking,
+    pub(super) with: WorkerParts,
     pub(super) cancel: Cancel,
 }
 

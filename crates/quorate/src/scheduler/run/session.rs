@@ -5,7 +5,7 @@ use super::assign::Seen;
 use crate::{
     claim::ClaimData,
     config::SettingError,
-    lease::{AttemptResult, Contact, InspectTarget, Lease, LeaseParams, attempt_each_with, inspect_each},
+    lease::{AskOrder, AttemptResult, InspectTarget, Lease, LeaseParams, attempt_each_with, inspect_each},
     node::Resource,
     quorum::Quorum,
 };
@@ -94,7 +94,7 @@ impl Sessions {
         let (resource, data) =
             (Resource::session(&self.group, session), ClaimData::new(self.quorum.config()));
         let inner = self.quorum.inner();
-        match attempt_each_with(inner, &[resource], params, &data, Contact::All).await.pop()? {
+        match attempt_each_with(inner, &[resource], params, &data, AskOrder::All).await.pop()? {
             AttemptResult::Held(lease, _) => Some(lease),
             AttemptResult::Lost(_) | AttemptResult::Closed => None,
         }

@@ -23,7 +23,7 @@ use crate::{
         policy::Placement,
         registry::Phase,
         run::{
-            assignment::{ASK_AGAIN, Assignment, Taking, Tried},
+            assignment::{ASK_AGAIN, Assignment, Tried, WorkerParts},
             pace,
             session::Sessions,
             worklist::{Due, Worklist, job_of},
@@ -44,7 +44,7 @@ const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 
 /// Executes the runs that leaders assign to this worker, until `stop` is cancelled or the scheduler is being drained. Then
 /// waits until the runs that it executes have ended.
-pub(in crate::scheduler) async fn take_runs(with: Taking, stop: CancellationToken) {
+pub(in crate::scheduler) async fn take_runs(with: WorkerParts, stop: CancellationToken) {
     let env = with.quorum.env().clone();
     let mut worker = Worker {
         sessions: Sessions::new(&with.quorum, &with.group, with.ttl, with.grace),
@@ -71,7 +71,7 @@ type Begun = Option<(Arc<str>, Lease)>;
 type AttemptEnd = (Arc<str>, AssignmentId, Option<Tried>);
 
 struct Worker {
-    with: Taking,
+    with: WorkerParts,
     env: Env,
     sessions: Sessions,
     /// True if a job of this worker is for any worker.

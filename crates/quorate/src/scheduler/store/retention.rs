@@ -65,7 +65,7 @@ pub(in crate::scheduler) struct Retention {
 
 /// The last time at which a worker vouched for each job, as far as this worker has read or written it.
 #[derive(Debug, Default)]
-struct Vouched(BTreeMap<Arc<str>, WallTime>);
+struct LastVouched(BTreeMap<Arc<str>, WallTime>);
 
 impl Retention {
     pub(in crate::scheduler) fn new(main: &Ledger) -> Self {
@@ -101,7 +101,7 @@ impl Retention {
     pub(in crate::scheduler) async fn vouch(self, registry: JobRegistry) {
         let _turn = registry.vouching().lock().await;
         let (mut changed, _) = registry.watch();
-        let mut vouched = Vouched::default();
+        let mut vouched = LastVouched::default();
         let mut failed: u32 = 0;
         loop {
             changed.borrow_and_update();
@@ -135,7 +135,7 @@ impl Retention {
     async fn round(
         &self,
         registry: &JobRegistry,
-        vouched: &mut Vouched,
+        vouched: &mut LastVouched,
         changed: &mut watch::Receiver<u64>,
     ) -> Result<(), LedgerError> {
         let jobs = registry.jobs();
@@ -173,7 +173,7 @@ impl Retention {
     /// Vouches for those of `jobs` for which no worker has vouched recently. First renews the lifetimes of all their
     /// histories, and then stores the time for each job whose history has its lifetime. So requests of one kind follow
     /// one another, and share their calls.
-    async fn renew_all(&self, jobs: &[Arc<str>], vouched: &mut Vouched) -> Result<(), LedgerError> {
+    async fn renew_all(&self, jobs: &[Arc<str>], vouched: &mut LastVouched) -> Result<(), LedgerError> {
         let found = self.stored(jobs).await?;
         let now = self.main.wall();
         let mut stale = Vec::new();
@@ -270,7 +270,7 @@ impl Retention {
     }
 }
 
-impl Vouched {
+impl LastVouched {
     /// Returns whether more than `time` has passed since a worker last vouched for `job`, as far as this worker
     /// knows.
     fn is_stale(&self, job: &str, now: WallTime, time: Duration) -> bool {
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(latest(&answers, "j").map(|seen| seen.at), Some(at(5).as_micros()));
         assert_eq!(latest(&answers[1..2], "j"), None);
         assert_eq!(latest(&answers, "other"), None);
-        let vouched = Vouched([("a".into(), at(5))].into());
+        let vouched = LastVouched([("a".into(), at(5))].into());
         assert!(!vouched.is_stale("a", at(9), 4 * SECOND) && vouched.is_stale("a", at(10), 4 * SECOND));
         assert!(vouched.is_stale("b", at(9), 4 * SECOND));
     }

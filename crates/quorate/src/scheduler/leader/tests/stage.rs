@@ -9,7 +9,7 @@ use crate::{
         job::{Job, RequestId, RunOutcome},
         leader::{Leading, lead},
         registry::JobRegistry,
-        run::{assignment::Taking, worker::take_runs},
+        run::{assignment::WorkerParts, worker::take_runs},
         schedule::{Schedule, every},
         store::{HistoryEntry, JobAction, JobRequest, JobResponse},
     },
@@ -120,7 +120,7 @@ impl Stage {
     /// Starts a worker that executes open runs of these jobs.
     pub(in crate::scheduler) fn worker(&self, name: &str, jobs: &[Job]) -> OpenWorker {
         let (quorum, group) = (quorum(name, &self.nodes), Arc::<str>::from("g"));
-        let taking = Taking {
+        let taking = WorkerParts {
             registry: JobRegistry::new(&group, &[], jobs),
             quorum: quorum.clone(),
             ledger: Ledger::new(&quorum, &group).unwrap(),

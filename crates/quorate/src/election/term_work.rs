@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 /// Runs the work of a term until the work returns or must end. The work must end when the lease is lost, and
 /// at the end of the grace period after a shutdown or a resignation. Returns the reason for the end of the
 /// term.
-pub(super) async fn tend<E, S>(
+pub(super) async fn run_work<E, S>(
     env: &Env,
     election: &Election,
     term: &Term,
