@@ -16,9 +16,11 @@ mod facade;
 mod jobs;
 mod leases;
 mod nodes;
+mod shards;
 
 pub(crate) use claims::{ClaimMeasures, ClaimResultKind};
 pub(crate) use copies::CopyMeasures;
 pub(crate) use jobs::{JobGauges, JobsMeasures};
 pub(crate) use leases::{AcquireMeasures, AcquireResultKind, ElectionMeasures, TermGauges};
 pub(crate) use nodes::{NodeMeasures, NodeReport};
+pub(crate) use shards::ShardMeasures;
