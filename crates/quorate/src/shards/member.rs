@@ -152,28 +152,35 @@ where
         let Some(session) = &mut self.session else { return AGAIN };
         let mine = plan.as_ref().and_then(|plan| plan.of(&session.name)).cloned();
         let is_known = mine.is_some();
-        if let Some(plan) = &plan {
+        if let Some(plan) = plan {
             let others = plan.count != self.set.who.count;
             let (count, mine) = (plan.count, mine.filter(|_| !others).unwrap_or_default());
             self.apply(&mine);
             self.known.send_replace(Known { asked, count, mine });
-            if is_known && others && !std::mem::replace(&mut self.waits, others) {
-                let has: BTreeSet<&str> =
-                    plan.workers.values().filter(|a| a.who.count == count).map(|a| &*a.who.worker).collect();
-                let has = has.into_iter().collect::<Vec<_>>().join(", ");
-                let (given, set) = (self.set.who.count, &self.set.name);
-                tracing::warn!(
-                    "count is {given}, but the shards {set} are {count} while {has} have that number; this worker owns \
-                     none until they have ended: give it {count}, or end them"
-                );
+            let waits = is_known && others;
+            if waits && !self.waits {
+                self.warn(&plan);
             }
-            self.waits = others;
+            self.waits = waits;
         }
         if !is_known {
             self.announce().await;
             return ANNOUNCE_EVERY;
         }
         LOOK_EVERY
+    }
+
+    /// Logs that this worker waits, because it was given another number of shards.
+    fn warn(&self, plan: &Assignment) {
+        let others = plan.workers.values().filter(|other| other.who.count == plan.count);
+        let others: BTreeSet<&str> = others.map(|other| &*other.who.worker).collect();
+        let others = others.into_iter().collect::<Vec<_>>().join(", ");
+        let (set, given, count) = (&*self.set.name, self.set.who.count, plan.count);
+        tracing::warn!(
+            set,
+            "count is {given}, and the other workers of the set ({others}) have {count}; this worker owns no shard until they \
+             have ended: give it {count}, or end them"
+        );
     }
 
     /// Starts the tasks of the shards in `mine`, and asks those of others to hand over.

@@ -6,12 +6,13 @@ use super::{
 };
 use crate::{
     config::SettingError,
-    lease::inspect_each,
+    lease::{Inspection, inspect},
     ledger::{Ledger, LedgerError},
     node::{FencingToken, Record, Resource},
     quorum::Quorum,
     session::{Seen, Sessions},
 };
+use futures_util::future::join_all;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -81,9 +82,11 @@ impl ShardSet {
         locks.push(Resource::shard(name, &"leader"));
         let sessions: Vec<Arc<str>> = plan.workers.keys().cloned().collect();
         let group = group_of(name);
-        let (mut held, seen) =
-            tokio::join!(inspect_each(quorum.inner(), &locks), Sessions::look(quorum, &group, &sessions));
-        let leader = held.pop().flatten().and_then(|seen| seen.holder);
+        let (mut held, seen) = tokio::join!(
+            join_all(locks.iter().map(|lock| inspect(quorum.inner(), lock))),
+            Sessions::look(quorum, &group, &sessions)
+        );
+        let leader = held.pop().and_then(Result::ok).and_then(|seen| seen.holder);
         let seen: BTreeMap<Arc<str>, Seen> = seen.into_iter().collect();
         let worker = |(session, assigned): (&Arc<str>, &super::assignment::Assigned)| ShardWorker {
             worker: Arc::clone(&assigned.who.worker),
@@ -96,16 +99,16 @@ impl ShardSet {
         workers.sort_by(|a, b| a.worker.cmp(&b.worker));
         let mut owners: BTreeMap<usize, &Arc<str>> = BTreeMap::new();
         for assigned in plan.workers.values() {
-            assigned.shards.iter().for_each(|shard| drop(owners.insert(*shard, &assigned.who.worker)));
+            owners.extend(assigned.shards.iter().map(|shard| (*shard, &assigned.who.worker)));
         }
-        let shard = |(number, look): (usize, Option<crate::lease::Inspection>)| ShardState {
+        let shard = |(number, look): (usize, Option<Inspection>)| ShardState {
             number,
             owner: look.as_ref().and_then(|look| look.holder.as_ref()).map(|holder| holder.worker().into()),
             assigned: owners.get(&number).map(|worker| Arc::clone(worker)),
             token: look.as_ref().and_then(|look| look.token),
             remaining: look.and_then(|look| look.remaining),
         };
-        let shards = held.into_iter().enumerate().map(shard).collect();
+        let shards = held.into_iter().map(Result::ok).enumerate().map(shard).collect();
         Ok(Some(Self {
             name: name.into(),
             leader: leader.map(|owner| owner.worker().into()),
