@@ -45,6 +45,7 @@ mod progress;
 mod recorder;
 mod run;
 mod schedule_text;
+mod shards;
 mod show;
 mod status;
 mod stored_names;
@@ -57,6 +58,7 @@ mod when;
 
 use args::{
     Cli, Command, ElectionCommand, LeaderCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand,
+    ShardsCommand,
 };
 use config::{Config, Environment, OtlpConfig};
 use exit::{FAILURE, Failure};
@@ -172,6 +174,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             on(command.nodes(), async |config| claims::claims(command, config, &Environment::process()).await)
         }
         Command::Lock(command) => dispatch_lock(command),
+        Command::Shards(command) => dispatch_shards(command),
         Command::Nodes(command) => dispatch_nodes(command),
     }
 }
@@ -183,6 +186,17 @@ fn dispatch_lock(command: &LockCommand) -> Result<u8, Failure> {
         LockCommand::Release(args) => {
             on(&args.lock.nodes, async |config| lock::release(args, config, &Environment::process()).await)
         }
+    }
+}
+
+fn dispatch_shards(command: &ShardsCommand) -> Result<u8, Failure> {
+    match command {
+        ShardsCommand::Run(args) => {
+            let config = Config::load(&args.flags(), &Environment::process())?;
+            log::start(args.log.format, args.log.level, None);
+            block_on(shards::run(args, &config))
+        }
+        ShardsCommand::List(args) => on(&args.nodes, async |config| shards::list(args, config).await),
     }
 }
 

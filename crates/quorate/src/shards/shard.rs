@@ -1,7 +1,7 @@
 use crate::{
     env::BootTime,
     lease::{Lease, LeaseLost},
-    node::FencingToken,
+    node::{FencingToken, Resource},
     vote::NoMajority,
 };
 use std::{
@@ -38,6 +38,11 @@ impl Shard {
     /// Returns the name of the set.
     pub fn set(&self) -> &Arc<str> {
         &self.0.set
+    }
+
+    /// Returns the lock that the owner of the shard holds.
+    pub fn resource(&self) -> &Resource {
+        self.0.lease.resource()
     }
 
     /// Returns the number of the shard: 0 for the first one.

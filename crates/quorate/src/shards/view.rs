@@ -134,6 +134,21 @@ impl ShardSet {
         Ok(names.into_iter().collect())
     }
 
+    /// Reads all [sets](Self::names).
+    ///
+    /// # Errors
+    /// [`ShardSetError`] if fewer than a majority of the nodes answered.
+    ///
+    /// # Cancel safety
+    /// Safe: the call only reads.
+    pub async fn read_all(quorum: &Quorum) -> Result<Vec<Self>, ShardSetError> {
+        let mut sets = Vec::new();
+        for name in Self::names(quorum).await? {
+            sets.extend(Self::read(quorum, &name).await?);
+        }
+        Ok(sets)
+    }
+
     /// Returns the number of shards that have an owner.
     pub fn owned(&self) -> usize {
         self.shards.iter().filter(|shard| shard.owner.is_some()).count()
