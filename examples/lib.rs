@@ -48,6 +48,7 @@ mod guide {
     pages! {
         Leader = "how/leader.md",
         Cron = "how/cron.md",
+        Shards = "how/shards.md",
         Deduplicate = "how/deduplicate.md",
         Batches = "how/batches.md",
         Streams = "how/streams.md",

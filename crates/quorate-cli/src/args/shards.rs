@@ -1,4 +1,4 @@
-use super::{LogArgs, NodeArgs, duration};
+use super::{ListenArgs, LogArgs, NodeArgs, duration};
 use crate::config::Flags;
 use clap::{Args, Subcommand};
 use std::{ffi::OsString, time::Duration};
@@ -46,6 +46,9 @@ All workers of a set must be given the same --count. A worker with another one
 waits, and warns, until those with the number of the set have ended: to change it, start the new
 workers, and end the old ones.
 
+With --listen it serves metrics, health checks and the operator's page as `quorate
+web` does, for the group of the file.
+
 Exit status: 0 after SIGTERM or SIGINT; 78 configuration, or a majority of the
 nodes refuses this user, node list or setting; 125 quorate failed.")]
 pub(crate) struct ShardsRunArgs {
@@ -64,6 +67,8 @@ pub(crate) struct ShardsRunArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
     #[command(flatten)]
+    pub(crate) listen: ListenArgs,
+    #[command(flatten)]
     pub(crate) log: LogArgs,
     /// The command and its arguments: all words from the first that is no option
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
@@ -72,7 +77,7 @@ pub(crate) struct ShardsRunArgs {
 
 impl ShardsRunArgs {
     pub(crate) fn flags(&self) -> Flags {
-        self.nodes.flags()
+        self.listen.add_to(self.nodes.flags())
     }
 }
 

@@ -22,7 +22,7 @@ const NO_SET: u8 = 1;
 /// All sets.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ShardSets")]
-pub(crate) struct Sets {
+pub(crate) struct Page {
     sets: Vec<ShardSetView>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) async fn list(args: &ShardsListArgs, config: &Config) -> Result<u8, F
 
 async fn show(args: &ShardsListArgs, quorum: &Quorum) -> Result<u8, Failure> {
     let Some(name) = &args.set else {
-        let sets = Sets::read(quorum).await?;
+        let sets = Page::read(quorum).await?;
         show::print_page(args.json, &sets, || sets.for_people())?;
         return Ok(0);
     };
@@ -53,7 +53,7 @@ async fn show(args: &ShardsListArgs, quorum: &Quorum) -> Result<u8, Failure> {
 
 /// Returns the sets as one JSON document.
 pub(crate) async fn json(quorum: &Quorum) -> Result<String, Failure> {
-    show::json(&Sets::read(quorum).await?)
+    show::json(&Page::read(quorum).await?)
 }
 
 fn failed(error: &ShardSetError) -> Failure {
@@ -61,7 +61,7 @@ fn failed(error: &ShardSetError) -> Failure {
     Failure::new(code, format!("cannot read the shards: {error}"))
 }
 
-impl Sets {
+impl Page {
     async fn read(quorum: &Quorum) -> Result<Self, Failure> {
         let sets = ShardSet::read_all(quorum).await.map_err(|error| failed(&error))?;
         Ok(Self { sets: sets.iter().map(ShardSetView::new).collect() })

@@ -4,5 +4,5 @@ mod command;
 mod list;
 mod run;
 
-pub(crate) use list::{json, list};
+pub(crate) use list::{Page, json, list};
 pub(crate) use run::run;

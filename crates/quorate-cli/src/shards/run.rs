@@ -7,6 +7,8 @@ use crate::{
     connect,
     exit::{CONFIG, FAILURE, Failure},
     guard::Guard,
+    http::{Listener, Server},
+    recorder::Measurements,
     run::{
         FIRST_LOOK,
         daemon::{BEATS, SignalAction, Signals, max_silence, stalled},
@@ -14,7 +16,9 @@ use crate::{
         stop::StopDeadline,
     },
 };
+use futures_util::future::OptionFuture;
 use quorate::{
+    election::Election,
     lease::Heartbeat,
     quorum::{Quorum, QuorumConfig},
     shards::{Shard, Shards, ShardsError},
@@ -28,6 +32,10 @@ pub(crate) async fn run(args: &ShardsRunArgs, config: &Config) -> Result<u8, Fai
     let ttl = args.ttl.unwrap_or(config.lease.ttl);
     let grace = args.ttl.map_or(config.lease.step_down_grace, QuorumConfig::default_grace);
     let _stop = StopDeadline::watch(grace).map_err(|error| Failure::new(FAILURE, error))?;
+    let listener = match &config.http {
+        Some(http) => Some(Listener::bind(http, Measurements::install()?).await?),
+        None => None,
+    };
     let quorum = connect::quorum(config, config.settings.clone())?;
     let heartbeat = Heartbeat::new(quorum.env(), max_silence(ttl));
     let shards = Shards::new(&quorum, &args.set, args.count)
@@ -44,12 +52,16 @@ pub(crate) async fn run(args: &ShardsRunArgs, config: &Config) -> Result<u8, Fai
         config.nodes.len(),
         config.nodes_from
     );
+    // The page and the health checks are those of a process that never leads.
+    let election = Election::new(&quorum, config.group.as_deref().unwrap_or(&args.set)).ttl(ttl);
+    let server = listener.map(|listener| listener.start(&quorum, &election, config, true)).transpose()?;
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
         let nodes = quorum.nodes();
         quorum.close().await;
         return Err(Failure::new(CONFIG, connect::explain(&nodes)));
     }
-    let ended = work(&quorum, &shards, &heartbeat, command, signals).await;
+    let ended = work((&quorum, server.as_ref()), &shards, &heartbeat, command, signals).await;
+    OptionFuture::from(server.map(Server::stop)).await;
     quorum.close().await;
     match ended {
         Ok(()) => {
@@ -63,7 +75,7 @@ pub(crate) async fn run(args: &ShardsRunArgs, config: &Config) -> Result<u8, Fai
 
 /// Runs the commands until a signal. The leases are extended only while this loop runs.
 async fn work(
-    quorum: &Quorum,
+    (quorum, server): (&Quorum, Option<&Server>),
     shards: &Shards,
     heartbeat: &Heartbeat,
     command: ShardCommand,
@@ -86,6 +98,7 @@ async fn work(
         last_beat = now;
         heartbeat.beat();
         notifier.beat(env);
+        server.into_iter().for_each(Server::beat);
         if !stop.is_cancelled() {
             notifier.status(&format!("owns {} shards", shards.owned().len()));
         }
@@ -98,6 +111,7 @@ async fn work(
                     if !stop.is_cancelled() {
                         tracing::info!("{name}: hands its shards over");
                         notifier.stopping();
+                        server.into_iter().for_each(Server::stopping);
                     }
                     stop.cancel();
                 }

@@ -222,7 +222,8 @@ where
     /// A quorum that cannot be reached is not an error: the worker waits for it. Work that fails begins again after a pause.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work of every shard, and then releases the shards.
+    /// Dropping the future ends the task of every shard, which drops its work, and then releases the shard. The drop does not
+    /// wait for that.
     pub async fn until<S>(self, shutdown: S) -> Result<(), ShardsError>
     where
         S: Future + Send,
