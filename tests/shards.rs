@@ -24,7 +24,7 @@ impl Bench {
     }
 
     /// Starts a worker of the set `orders`. Its commands note their beginning, and their end on SIGTERM.
-    fn worker(&self, name: &str, count: &str) -> Running {
+    fn worker(&self, count: &str) -> Running {
         let note =
             "echo $1 $QUORATE_SHARD $QUORATE_SHARDS $QUORATE_FENCING_TOKEN $$ $QUORATE_RESOURCE >> notes";
         let script = format!(
@@ -32,9 +32,7 @@ impl Bench {
         );
         let list = self.nodes.list();
         let head = ["shards", "run", "--nodes", &list, "--set", "orders", "--count", count, "--ttl", "2s"];
-        let mut command = self.program.command(head.into_iter().chain(["--", "sh", "-c", &script]));
-        command.env("QUORATE_WORKER", name);
-        self.program.start_command(command)
+        self.program.start(head.into_iter().chain(["--", "sh", "-c", &script]))
     }
 
     /// Returns the set, as the program shows it. `None` while there is none.
@@ -75,9 +73,9 @@ impl Bench {
 #[test]
 fn commands_of_shards_follow_the_workers() {
     let bench = Bench::new();
-    let a = bench.worker("a", "8");
+    let a = bench.worker("8");
     bench.until_owned(&[8], PATIENCE);
-    let b = bench.worker("b", "8");
+    let b = bench.worker("8");
     let joined = bench.until_owned(&[4, 4], PATIENCE);
     let shown = bench.program.run(["shards", "list", "--nodes", &bench.nodes.list()]).expect(0);
     shown.tells(&["orders  8 of 8  2", "every shard has its owner"]);
@@ -85,7 +83,7 @@ fn commands_of_shards_follow_the_workers() {
     b.kill();
     let killed = bench.until_owned(&[8], TTL + 3 * SECOND);
     assert!(killed < TTL + 2 * SECOND, "owned elsewhere after {killed:?}");
-    let c = bench.worker("c", "8");
+    let c = bench.worker("8");
     bench.until_owned(&[4, 4], PATIENCE);
     a.signal(Signal::TERM);
     a.wait(PATIENCE).expect(0).says(&["SIGTERM: hands its shards over", "ended"]);
@@ -120,10 +118,10 @@ fn wrong_input_is_refused_and_another_number_waits() {
     run("{}", "8", "1").expect(78).says(&["the shard set is \"{}\"", "brace"]);
     let nothing = ["shards", "list", "--nodes", &list, "--set", "orders"];
     bench.program.run(nothing).expect(1).says(&["no worker runs the set \"orders\""]);
-    let worker = bench.worker("a", "8");
+    let worker = bench.worker("8");
     bench.until_owned(&[8], PATIENCE);
-    let other = bench.worker("b", "4");
-    other.until_it_says("count is 4, and the other workers of the set (a) have 8");
+    let other = bench.worker("4");
+    other.until_it_says("count is 4, and the other workers of the set (");
     let shown = bench.program.run(nothing).expect(0);
     shown.tells(&["waits: it has --count 4", "1 workers wait"]);
     other.signal(Signal::TERM);

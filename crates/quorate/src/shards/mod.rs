@@ -67,7 +67,8 @@ mod view;
 pub use builder::{Shards, ShardsRun};
 pub use error::ShardsError;
 pub use shard::Shard;
+#[doc(hidden)]
 pub use view::{ShardSet, ShardSetError, ShardState, ShardWorker};
 
 /// The largest number of shards of a set.
-pub const SHARDS_MAX: usize = 4_096;
+const SHARDS_MAX: usize = 4_096;
