@@ -49,6 +49,7 @@ mod guide {
         Leader = "how/leader.md",
         Service = "how/service.md",
         Cron = "how/cron.md",
+        Shards = "how/shards.md",
         Deduplicate = "how/deduplicate.md",
         Batches = "how/batches.md",
         Streams = "how/streams.md",

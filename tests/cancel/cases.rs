@@ -15,6 +15,7 @@ use quorate::{
     ledger::Ledger,
     node::{FencingToken, Record, Resource},
     scheduler::{Job, RunContext, Scheduler, every},
+    shards::{Shard, ShardSet, Shards},
 };
 use std::{
     convert::Infallible,
@@ -216,6 +217,64 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
     let (finished, led) = join(looks, led.until(std::future::pending::<()>())).await;
     assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
     finished
+}
+
+// --- shards ---------------------------------------------------------------------------------------------
+
+pub(crate) async fn shards_run(stage: &Stage) -> bool {
+    let shards = Shards::new(&stage.me, NAME, 1).ttl(TTL);
+    let (works, kept) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    // The work keeps clones of its shards. A clone must not keep the ownership alive.
+    let (flag, clones) = (Arc::clone(&works), Arc::clone(&kept));
+    let work = move |shard: Shard| {
+        let alive = Alive::new(&flag);
+        clones.lock().unwrap().push(shard.clone());
+        async move {
+            let _alive = alive;
+            shard.step_down_token().cancelled().await;
+            Ok::<(), Infallible>(())
+        }
+    };
+    let stop = stage.env.sleep(Duration::from_secs(1));
+    let ended = stage.cut(shards.run(work).until(stop)).await;
+    if let Some(ended) = &ended {
+        ended.as_ref().expect("shut down");
+        assert!(!works.load(Ordering::Relaxed), "the work outlived the run");
+    }
+    // The tasks of a dropped run end at their next turn.
+    let over = async {
+        while works.load(Ordering::Relaxed) || !shards.owned().is_empty() {
+            stage.env.sleep(MS).await;
+        }
+    };
+    stage.soon("end of the work", 2 * MS, over).await;
+    let left = kept.lock().unwrap().iter().any(|shard: &Shard| shard.fencing_token().is_ok());
+    assert!(!left, "a shard outlived the run");
+    // After the run was dropped, the same set can be run again.
+    let env = &stage.env;
+    let owned = async {
+        while shards.owned().is_empty() {
+            env.sleep(10 * MS).await;
+        }
+    };
+    let again = shards.run(|shard: Shard| async move {
+        shard.step_down_token().cancelled().await;
+        Ok::<(), Infallible>(())
+    });
+    stage.soon("the same shard", 2 * SOON, again.until(owned)).await.expect("shut down");
+    ended.is_some()
+}
+
+pub(crate) async fn shard_set(stage: &Stage) -> bool {
+    stage.cut(ShardSet::read(&stage.me, NAME)).await.is_some()
+}
+
+pub(crate) async fn shard_names(stage: &Stage) -> bool {
+    stage.cut(ShardSet::names(&stage.me)).await.is_some()
+}
+
+pub(crate) async fn shard_sets(stage: &Stage) -> bool {
+    stage.cut(ShardSet::read_all(&stage.me)).await.is_some()
 }
 
 // --- the ledger and jobs --------------------------------------------------------------------------------

@@ -119,6 +119,10 @@ cases! {
     scheduler_lead: "Scheduler::lead", Election;
     scheduler_run: "SchedulerRun::until", Election;
     scoped_task: "ScopedTask as Future", Lock;
+    shard_set: "ShardSet::read", Lock;
+    shard_sets: "ShardSet::read_all", Lock;
+    shard_names: "ShardSet::names", Lock;
+    shards_run: "ShardsRun::until", Lock;
     sleep: "Env::sleep", Lock;
     sleep_until: "Env::sleep_until", Lock;
     sleep_until_poll: "Env::sleep_until_poll", Lock;

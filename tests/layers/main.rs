@@ -19,7 +19,7 @@ use std::{
 };
 
 /// The modules, from the bottom to the top. Each module may use only the modules before it.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 20] = [
     "env",
     "plain",
     "backoff",
@@ -37,6 +37,8 @@ const ORDER: [&str; 18] = [
     "ledger",
     "election",
     "claim",
+    "session",
+    "shards",
     "scheduler",
 ];
 /// The module whose rooms have an order too.

@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes three daemons. Every expression of the dashboard returns data.
+//! A real Prometheus scrapes three daemons and a worker of shards. Every expression of the dashboard returns data.
 
 use crate::documents::{path, read};
 use quorate_testkit::cannot_run;
@@ -86,7 +86,23 @@ fn every_expression_of_the_dashboard_returns_data_from_a_real_prometheus() {
     );
     let bench = JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), &settings);
     let daemons = [bench.daemon(), bench.daemon(), bench.daemon()];
-    let clients: Vec<Http> = daemons.iter().map(Http::of).collect();
+    let shards = bench.program.start(
+        [
+            "shards",
+            "run",
+            "--nodes",
+            &bench.nodes.list(),
+            "--listen",
+            "127.0.0.1:0",
+            "--set",
+            "orders",
+            "--count",
+            "4",
+        ]
+        .into_iter()
+        .chain(["--", "sleep", "1000"]),
+    );
+    let clients: Vec<Http> = daemons.iter().chain([&shards]).map(Http::of).collect();
     let Some(prometheus) = Prometheus::start(&bench, &clients) else {
         return cannot_run(
             "monitoring::dashboard::every_expression_of_the_dashboard_returns_data_from_a_real_prometheus",
@@ -115,5 +131,5 @@ fn every_expression_of_the_dashboard_returns_data_from_a_real_prometheus() {
     assert_eq!(failed[0]["metric"]["job"], "bad", "{failed:?}");
     assert_eq!(failed.len(), 1, "{failed:?}");
     let up = prometheus.query("sum(up)").expect("targets");
-    assert_eq!(up[0]["value"][1], "3");
+    assert_eq!(up[0]["value"][1], "4");
 }

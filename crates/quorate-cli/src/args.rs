@@ -5,12 +5,13 @@ mod import;
 mod jobs;
 mod lock;
 mod operator;
+mod shards;
 mod top;
 mod web;
 mod when;
 
 pub(crate) use claims::{ClaimsCommand, ClaimsListArgs, ClaimsResetArgs, ClaimsShowArgs};
-pub(crate) use daemon::{LeadArgs, LogFormat, LogLevel, RunArgs};
+pub(crate) use daemon::{LeadArgs, ListenArgs, LogArgs, LogFormat, LogLevel, RunArgs};
 pub(crate) use generate::{CompletionsArgs, InitArgs, ManArgs, Shell};
 pub(crate) use import::{CrontabArgs, ImportCommand};
 pub(crate) use jobs::{
@@ -21,6 +22,7 @@ pub(crate) use lock::{LockCommand, LockReleaseArgs, LockShowArgs, LocksListArgs}
 pub(crate) use operator::{
     FreezeArgs, LeaderCommand, LeaderShowArgs, OperatorArgs, ResignArgs, TermsArgs, UnfreezeArgs,
 };
+pub(crate) use shards::{ShardsCommand, ShardsListArgs, ShardsRunArgs};
 pub(crate) use top::TopArgs;
 pub(crate) use web::WebArgs;
 pub(crate) use when::WhenArgs;
@@ -199,6 +201,9 @@ pub(crate) enum Command {
     /// Show locks, and force-release them
     #[command(subcommand, visible_alias = "locks")]
     Lock(LockCommand),
+    /// Run a command for each shard of a set, and show who owns which
+    #[command(subcommand)]
+    Shards(ShardsCommand),
     /// Show the messages of a set of claims, and reset messages that were given up
     #[command(subcommand)]
     Claims(ClaimsCommand),

@@ -45,6 +45,7 @@ mod progress;
 mod recorder;
 mod run;
 mod schedule_text;
+mod shards;
 mod show;
 mod status;
 mod stored_names;
@@ -55,7 +56,9 @@ mod top;
 mod web;
 mod when;
 
-use args::{Cli, Command, LeaderCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand};
+use args::{
+    Cli, Command, LeaderCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand, ShardsCommand,
+};
 use config::{Config, Environment, OtlpConfig};
 use exit::{FAILURE, Failure};
 use log::SubscriberLayer;
@@ -168,6 +171,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             on(command.nodes(), async |config| claims::claims(command, config, &Environment::process()).await)
         }
         Command::Lock(command) => dispatch_lock(command),
+        Command::Shards(command) => dispatch_shards(command),
         Command::Nodes(command) => dispatch_nodes(command),
     }
 }
@@ -179,6 +183,17 @@ fn dispatch_lock(command: &LockCommand) -> Result<u8, Failure> {
         LockCommand::Release(args) => {
             on(&args.lock.nodes, async |config| lock::release(args, config, &Environment::process()).await)
         }
+    }
+}
+
+fn dispatch_shards(command: &ShardsCommand) -> Result<u8, Failure> {
+    match command {
+        ShardsCommand::Run(args) => {
+            let config = Config::load(&args.flags(), &Environment::process())?;
+            log::start(args.log.format, args.log.level, None);
+            block_on(shards::run(args, &config))
+        }
+        ShardsCommand::List(args) => on(&args.nodes, async |config| shards::list(args, config).await),
     }
 }
 

@@ -38,6 +38,7 @@ pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Opt
         Command::Lock(LockCommand::Show(args)) => load(&args.nodes).map(Some),
         Command::Lock(LockCommand::List(args)) => load(&args.nodes).map(Some),
         Command::Claims(command) => load(command.nodes()).map(Some),
+        Command::Shards(command) => load(command.nodes()).map(Some),
         Command::Lock(LockCommand::Release(args)) => load(&args.lock.nodes).map(Some),
         Command::Nodes(NodesCommand::Trust(args)) => load(&args.nodes).map(Some),
         Command::Nodes(NodesCommand::List(args)) => load(&args.nodes).map(Some),

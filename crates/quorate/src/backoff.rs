@@ -32,6 +32,42 @@ impl Backoff {
     }
 }
 
+/// The number of consecutive failures of one piece of work. The count begins again after the work has run
+/// for long enough without an error.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    in_a_row: u32,
+}
+
+impl Failures {
+    /// Records that the work ended without an error after it ran for `ran`. If `ran` is at least the longest
+    /// pause, earlier failures no longer count.
+    pub(crate) fn ended(&mut self, backoff: Backoff, ran: Duration) {
+        if ran >= backoff.longest {
+            self.in_a_row = 0;
+        }
+    }
+
+    /// Records that the work failed after it ran for `ran`, and returns the pause before the work begins again.
+    ///
+    /// If the work ran for at least the longest pause, earlier failures no longer count, and the pauses begin
+    /// again with the first one.
+    pub(crate) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {
+        self.ended(backoff, ran);
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        backoff.pause(self.in_a_row, random)
+    }
+
+    pub(crate) fn in_a_row(&self) -> u32 {
+        self.in_a_row
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(in_a_row: u32) -> Self {
+        Self { in_a_row }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -87,6 +87,7 @@
 //! * `ledger`: records that a majority of the nodes keeps for the scheduler
 //! * [`election`]: campaigns, terms, observers
 //! * [`claim`]: claims of messages (feature `claims`)
+//! * [`shards`]: numbered shards, each with one owner (feature `scheduler`)
 //! * [`scheduler`]: jobs, ticks, misfires, the scheduler (feature `scheduler`)
 //!
 //! The names that a first program needs are at the root.
@@ -122,7 +123,11 @@ pub mod quorum;
 mod sabotage;
 #[cfg(feature = "scheduler")]
 pub mod scheduler;
+#[cfg(feature = "scheduler")]
+mod session;
 mod setting_error;
+#[cfg(feature = "scheduler")]
+pub mod shards;
 mod shutdown_signal;
 mod trust;
 mod vote;
@@ -178,6 +183,8 @@ pub use scheduler::Job;
 /// ```
 #[cfg(feature = "scheduler")]
 pub use scheduler::Scheduler;
+#[cfg(feature = "scheduler")]
+pub use shards::Shards;
 pub use shutdown_signal::shutdown_signal;
 
 /// Compiles and runs the examples of the README.

@@ -89,7 +89,7 @@ pub(crate) struct ListenArgs {
 }
 
 impl ListenArgs {
-    pub(super) fn add_to(&self, flags: Flags) -> Flags {
+    pub(in crate::args) fn add_to(&self, flags: Flags) -> Flags {
         Flags { listen: self.listen.clone(), ..flags }
     }
 }

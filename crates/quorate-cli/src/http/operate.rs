@@ -7,7 +7,7 @@ use super::{
     params::Params,
     site::Site,
 };
-use crate::{audit, claims, leader, locks, operate, show};
+use crate::{audit, claims, leader, locks, operate, shards, show};
 use axum::{
     body::Body,
     extract::{
@@ -90,6 +90,10 @@ pub(super) async fn audit(State(site): State<Arc<Site>>, RawQuery(query): RawQue
 pub(super) async fn list_locks(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
     let limit = names_limit(query.as_deref())?;
     asking(&site, async || locks::json(&site.quorum, &site.config, limit).await, true).await
+}
+
+pub(super) async fn list_shards(State(site): State<Arc<Site>>) -> Answer {
+    asking(&site, async || shards::json(&site.quorum).await, true).await
 }
 
 pub(super) async fn list_claims(

@@ -1,7 +1,7 @@
 //! The operations of the API: one list, from which the router and the description are made.
 
 use super::{api, error, health, operate, site::Site};
-use crate::{audit, claims, jobs, leader, locks, nodes, status};
+use crate::{audit, claims, jobs, leader, locks, nodes, shards, status};
 use axum::routing::{MethodRouter, get};
 use quorate_operator::{Kind, Need, Request, Reset, Resignation, Verb, view::JobView};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -102,6 +102,12 @@ pub(super) fn all(has_jobs: bool, description: MethodRouter<Arc<Site>>) -> Vec<O
             get(operate::list_locks),
         )
         .takes([NAMES])
+        .others(&[NO_QUORUM]),
+        look::<shards::Page>(
+            "/api/v1/shards",
+            "The sets of shards, their workers and owners, as `quorate shards list --json`",
+            get(operate::list_shards),
+        )
         .others(&[NO_QUORUM]),
     ];
     all.extend(of_claims());

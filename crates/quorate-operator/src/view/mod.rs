@@ -7,6 +7,7 @@ mod node;
 mod pause;
 mod run;
 mod serial;
+mod shards;
 
 pub use audit::{AuditEntry, AuditError};
 pub use job::{JobState, JobView, Unsent};
@@ -15,6 +16,7 @@ pub use pause::Pause;
 use quorate::plain::plain;
 pub use run::{ActiveRun, RunEnd};
 pub use serial::{MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeName, MaybeRfc3339, Name, Rfc3339, Text};
+pub use shards::{ShardSetView, ShardView, ShardWorkerView};
 
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;

@@ -90,6 +90,15 @@ pub enum Event<'a> {
         /// True if the worker acquired a slot.
         found: bool,
     },
+    /// A worker begins to work on a shard.
+    Sharded {
+        /// The worker.
+        worker: &'a str,
+        /// The number of shards of the set, as the worker received it.
+        count: usize,
+        /// The same number of the other works on shards of the set whose workers own them at this moment.
+        others: &'a [usize],
+    },
     /// In the fault-free phase, a waiter has waited for so long that it has joined the queue of its lock.
     Queued(&'a Waiter),
     /// In the fault-free phase, a worker acquired a lock that has a queue.

@@ -9,6 +9,7 @@ use quorate::{
     lease::{Lease, ReadLease},
     node::{Owner, Resource},
     quorum::QuorumConfig,
+    shards::Shard,
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -29,6 +30,8 @@ pub enum Holder {
     Term(Term),
     /// A handle of a claim.
     Claim(ClaimHandle),
+    /// A handle of a shard.
+    Shard(Shard),
 }
 
 impl Holder {
@@ -38,6 +41,7 @@ impl Holder {
             Self::ReadLease(lease) => lease.is_valid(),
             Self::Term(term) => term.is_valid(),
             Self::Claim(claim) => claim.fencing_token().is_ok(),
+            Self::Shard(shard) => shard.is_valid(),
         }
     }
 
@@ -47,6 +51,7 @@ impl Holder {
             Self::ReadLease(lease) => lease.remaining(),
             Self::Term(term) => term.remaining(),
             Self::Claim(claim) => claim.remaining(),
+            Self::Shard(shard) => shard.remaining(),
         }
     }
 
@@ -56,6 +61,7 @@ impl Holder {
             Self::ReadLease(lease) => lease.step_down_token().is_cancelled(),
             Self::Term(term) => term.step_down_token().is_cancelled(),
             Self::Claim(claim) => claim.step_down_token().is_cancelled(),
+            Self::Shard(shard) => shard.step_down_token().is_cancelled(),
         }
     }
 }

@@ -40,6 +40,8 @@
 //!   servers' clocks step far, only *run history* of these five is judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
 //!   entry. A run that was started then waits for the end of its worker's session. The operator sends one request
 //!   for a job at a time, and in some seeds beside it one request to freeze the group. No job of the group is removed or changed.
+//! - **Balanced shards**, which the workers of some seeds divide among themselves, are judged by the invariant *shards* and those
+//!   of all leases; in the fault-free phase every shard must soon have an owner, and shares must be equal.
 //! - **Locks with readers, queues, slots and transfers**, for which the workers compete in some seeds, are judged
 //!   by the invariants *readers*, *fair*, *slots*, *transfers* and *reservations*, beside those of all leases. The
 //!   order of a queue and the search for a free slot are judged in the fault-free phase only. The waiters' wall

@@ -278,6 +278,7 @@ impl Referee {
             Holder::ReadLease(_) => "reader's lease",
             Holder::Term(_) => "term",
             Holder::Claim(_) => "claim",
+            Holder::Shard(_) => "shard",
         };
         let nodes = self.list(host);
         let mut state = self.state();

@@ -11,7 +11,8 @@ use super::{
     node_list,
     scenario::{NODES, OPERATOR, WORKERS},
     worker::{
-        ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, Sinks, Worker, forcer,
+        ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, ShardBook, Sinks, Worker,
+        forcer,
     },
 };
 use futures_util::future::join_all;
@@ -175,8 +176,12 @@ impl Run {
         let machines = scenario.workers.iter().chain([&scenario.operator]).map(machine).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
         let inbox = |pace| Inbox::new(truth, scenario.length, pace);
-        let outside =
-            Outside { sinks: Arc::<Sinks>::default(), inbox: inbox(PACE), limited: inbox(PACE * 2) };
+        let outside = Outside {
+            sinks: Arc::<Sinks>::default(),
+            inbox: inbox(PACE),
+            limited: inbox(PACE * 2),
+            shards: ShardBook::default(),
+        };
         // In seeds in which the node set is replaced, the workers only compete for leases.
         let duties = if scenario.change.is_some() { Default::default() } else { Duties::of(scenario.seed) };
         Self {

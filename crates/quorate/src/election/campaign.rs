@@ -3,11 +3,12 @@ use super::{
     end::{End, Failure, LedTerm, WorkResult, lost_because},
     history_writer::HistoryWriter,
     log_limit::LogLimit,
-    restart::{Failures, OnError},
+    restart::OnError,
     term::TermGuard,
     term_work::run_work,
 };
 use crate::{
+    backoff::Failures,
     env::Env,
     lease::{AcquireError, Inspection, Lease, Lock, StepDownCause},
     sabotage::Sabotage,

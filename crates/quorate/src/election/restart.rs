@@ -36,40 +36,10 @@ impl OnError {
     }
 }
 
-/// The number of consecutive failures of one campaign's work. The count begins again after the work has run
-/// for long enough without an error.
-#[derive(Debug, Default)]
-pub(super) struct Failures {
-    in_a_row: u32,
-}
-
-impl Failures {
-    /// Records that the work ended without an error after it ran for `ran`. If `ran` is at least the longest
-    /// pause, earlier failures no longer count.
-    pub(super) fn ended(&mut self, backoff: Backoff, ran: Duration) {
-        if ran >= backoff.longest {
-            self.in_a_row = 0;
-        }
-    }
-
-    /// Records that the work failed after it ran for `ran`, and returns the pause before the next campaign.
-    ///
-    /// If the work ran for at least the longest pause, earlier failures no longer count, and the pauses begin
-    /// again with the first one.
-    pub(super) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {
-        self.ended(backoff, ran);
-        self.in_a_row = self.in_a_row.saturating_add(1);
-        backoff.pause(self.in_a_row, random)
-    }
-
-    pub(super) fn in_a_row(&self) -> u32 {
-        self.in_a_row
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backoff::Failures;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -126,7 +96,7 @@ mod tests {
         for _ in 0..70 {
             assert!(failures.failed(endless, Duration::ZERO, u64::MAX) >= Duration::MAX / 2 - SECOND);
         }
-        let (long, mut failures) = (rule(SECOND, Duration::MAX), Failures { in_a_row: u32::MAX });
+        let (long, mut failures) = (rule(SECOND, Duration::MAX), Failures::of(u32::MAX));
         assert!(failures.failed(long, Duration::ZERO, 0) > SECOND);
     }
 }

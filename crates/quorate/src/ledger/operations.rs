@@ -54,7 +54,7 @@ pub struct OperationLog(Ledger);
 impl OperationLog {
     /// Returns the list on the nodes of `quorum`.
     pub fn new(quorum: &Quorum) -> Self {
-        Self(Ledger::operators(quorum))
+        Self(Ledger::unnamed(quorum, "operations"))
     }
 
     /// Adds an operation, and removes the oldest entries if there are too many.

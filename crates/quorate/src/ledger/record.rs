@@ -13,6 +13,10 @@ use crate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
+/// The largest number of records that one write overwrites, one after another. Other workers may write the same
+/// key while this write is repeated.
+const OVERWRITES_MAX: usize = 8;
+
 /// The ledger of one group, or a part of it.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -56,14 +60,22 @@ impl Ledger {
     /// # Errors
     /// [`SettingError`] if the name cannot be used.
     pub fn new(quorum: &Quorum, group: &str) -> Result<Self, SettingError> {
-        crate::node::check_name("group", group)?;
-        Ok(Self { quorum: quorum.clone(), group: group.into(), observer: None })
+        Self::named(quorum, "group", group)
     }
 
-    /// Returns the ledger of the operators, which belongs to no group. Its name is that of a part of a group without a
-    /// name, which no group can have.
-    pub(super) fn operators(quorum: &Quorum) -> Self {
-        Self { quorum: quorum.clone(), group: "".into(), observer: None }.part("operations")
+    /// Returns the ledger called `name`. `what` is the kind of the name, for the error.
+    ///
+    /// # Errors
+    /// [`SettingError`] if the name cannot be used.
+    pub(crate) fn named(quorum: &Quorum, what: &'static str, name: &str) -> Result<Self, SettingError> {
+        crate::node::check_name(what, name)?;
+        Ok(Self { quorum: quorum.clone(), group: name.into(), observer: None })
+    }
+
+    /// Returns a ledger that belongs to no group. Its name is that of a part of a group without a name, which no group can
+    /// have.
+    pub(crate) fn unnamed(quorum: &Quorum, part: &str) -> Self {
+        Self { quorum: quorum.clone(), group: "".into(), observer: None }.part(part)
     }
 
     pub(crate) fn quorum(&self) -> &Quorum {
@@ -207,6 +219,36 @@ impl Ledger {
         });
         votes.wake_after(pool.majority());
         self.observe(self.settle(votes, WriteTally::new(pool.len())).await)
+    }
+
+    /// Writes `record`. If the write finds older records of other workers, it overwrites them. A later record stays.
+    ///
+    /// # Errors
+    /// As for [`Ledger::write`].
+    ///
+    /// # Cancel safety
+    /// As for [`Ledger::write`].
+    pub(crate) async fn write_over(
+        &self,
+        key: &Arc<str>,
+        seen: Option<&Record>,
+        record: &Record,
+    ) -> Result<(), LedgerError> {
+        let mut seen = seen.cloned();
+        for _ in 0..OVERWRITES_MAX {
+            match self.write(key, seen.as_ref(), record).await {
+                Err(LedgerError::Standing(other)) if !other.last && seen.as_ref() != Some(&other) => {
+                    if other.at >= record.at {
+                        return Ok(());
+                    }
+                    seen = Some(other);
+                }
+                // Another worker wrote a newer record at the same time. That record serves the same purpose.
+                Err(LedgerError::Standing(_)) => return Ok(()),
+                other => return other,
+            }
+        }
+        Ok(())
     }
 
     /// Removes the records before the time `below`, in microseconds since the epoch. The records are removed at a

@@ -115,6 +115,11 @@ impl Resource {
         Self { key: format!("claim/{group}{{sessions}}/{session}").into(), kind: ResourceKind::Claim }
     }
 
+    /// Returns the lock of a shard of `set`, or another lock of the set. No plain lock can have its name, which contains a brace.
+    pub(crate) fn shard(set: &str, what: &impl fmt::Display) -> Self {
+        Self { key: format!("{set}{{shards}}/{what}").into(), kind: ResourceKind::Lock }
+    }
+
     /// Returns the resource that stores a resign request to the holder of this resource. The owner of the
     /// stored row is the owner token of the lease to which the request is addressed. So the request never
     /// applies to a later holder.

@@ -1,6 +1,8 @@
 //! A node in memory that a test can cut off from its worker.
 
-use quorate::node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, PushSender, Session};
+use quorate::node::{
+    Batch, BatchReply, Cause, Hello, Listen, MemoryNode, MemorySession, Node, PushSender, Session,
+};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -50,5 +52,9 @@ impl Session for CutSession {
                 None => Err(Cause::Closed),
             }
         }
+    }
+
+    fn listen(&mut self, listen: Listen) {
+        self.session.listen(listen);
     }
 }

@@ -29,6 +29,7 @@ mod release;
 mod requests;
 mod reservations;
 mod runs;
+mod shards;
 mod slots;
 mod step_down;
 mod succession;
@@ -91,6 +92,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<readers::Readers>::default(),
         Box::<fair::Fair>::default(),
         Box::<slots::Slots>::default(),
+        Box::<shards::Shards>::default(),
         Box::<transfers::Transfers>::default(),
         Box::<reservations::Reservations>::default(),
         Box::new(liveness::Liveness),

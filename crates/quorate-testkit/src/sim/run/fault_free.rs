@@ -4,9 +4,9 @@
 use super::Run;
 use crate::sim::{
     Event,
-    worker::{Operator, group},
+    worker::{LockKind, Operator, group},
 };
-use futures_util::future::join4;
+use futures_util::future::join5;
 use quorate::env::WallTime;
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ const RESUMED_IN: Duration = Duration::from_millis(3_500);
 const LIFTED_IN: Duration = Duration::from_secs(10);
 /// The longest time within which the workers of the second group must catch up on all missed ticks.
 const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
+/// The longest time within which each shard has an owner and the shares are equal. Before, a worker with another number of
+/// shards leaves, after up to 9 s.
+const SHARED_IN: Duration = Duration::from_secs(14);
 /// The time for which the second group is observed after it has caught up.
 const SETTLED_FOR: Duration = Duration::from_millis(2_500);
 /// The longest time within which the consumers must complete every message.
@@ -38,7 +41,10 @@ impl Run {
     /// every message is completed. Returns the true wall times between which the second group worked without
     /// faults, or `None` if this run has no second group.
     pub(super) async fn run_fault_free_phase(&mut self) -> Option<(WallTime, WallTime)> {
-        if !self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool || duties.limited) {
+        let has_shards = self.duties[0].locks == Some(LockKind::Shards);
+        let works =
+            self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool || duties.limited);
+        if !works && !has_shards {
             return None;
         }
         self.trace.note(format_args!("the workers go on in peace"));
@@ -68,7 +74,14 @@ impl Run {
             let until = (usable + RESUMED_IN).max(began + LIFTED_IN);
             Some(self.watch_pool(operator, began, until).await)
         };
-        join4(jobs, messages, limited, pool).await.3
+        let shards = async {
+            if has_shards {
+                let balanced = || self.outside.shards.is_balanced(&self.referee).then_some(0);
+                self.watch("the shards", began, usable + SHARED_IN, balanced).await;
+                self.referee.count("shards balanced");
+            }
+        };
+        join5(jobs, messages, limited, shards, pool).await.4
     }
 
     /// Waits until the operator has lifted all pauses and the workers have caught up. Then observes the second

@@ -43,6 +43,8 @@ impl Run {
                 LockKind::Fair => self.prove_queue(workers, &mut rng).await,
                 LockKind::Slots => self.prove_slots(workers).await,
                 LockKind::Transfers => self.prove_transfer(workers).await,
+                // The fault-free phase has judged the shards.
+                LockKind::Shards => {}
             }
         }
     }

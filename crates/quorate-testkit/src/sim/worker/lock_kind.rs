@@ -1,12 +1,17 @@
-use super::{Worker, fair, read_write, slots, transfers};
+use super::{Worker, fair, read_write, shards, slots, transfers};
 use crate::sim::SeedRng;
 use quorate::lease::{Lease, ReadLease};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// The number of seeds in a thousand in which the workers compete for locks of each kind.
-const SEEDS: [(LockKind, u64); 4] =
-    [(LockKind::ReadWrite, 150), (LockKind::Fair, 100), (LockKind::Slots, 100), (LockKind::Transfers, 100)];
+const SEEDS: [(LockKind, u64); 5] = [
+    (LockKind::ReadWrite, 150),
+    (LockKind::Fair, 100),
+    (LockKind::Slots, 100),
+    (LockKind::Transfers, 100),
+    (LockKind::Shards, 100),
+];
 
 /// A kind of lock, beside the plain ones, for which all workers compete in some seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,8 @@ pub(in super::super) enum LockKind {
     Slots,
     /// A lock that its holders transfer to each other.
     Transfers,
+    /// The locks of balanced shards.
+    Shards,
 }
 
 impl LockKind {
@@ -43,6 +50,7 @@ impl LockKind {
             Self::Fair => worker.env.spawn(fair::work(code)),
             Self::Slots => worker.env.spawn(slots::work(code)),
             Self::Transfers => worker.env.spawn(transfers::work(code)),
+            Self::Shards => worker.env.spawn(shards::work(code)),
         }
     }
 }

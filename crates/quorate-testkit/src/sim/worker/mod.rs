@@ -23,6 +23,7 @@ mod operator;
 mod pool;
 mod read_write;
 mod replacer;
+mod shards;
 mod sink;
 mod slots;
 mod transfers;
@@ -38,6 +39,7 @@ pub(super) use operator::{Operator, VALID_FOR};
 pub(super) use pool::{POOL, PoolSpec, pool_specs};
 pub(super) use read_write::READ_WRITE;
 pub(super) use replacer::{ChangeState, Replacer};
+pub(super) use shards::ShardBook;
 pub(super) use sink::Sinks;
 pub(super) use slots::{SLOTS, SLOTS_NAME};
 pub(super) use transfers::HANDED;
@@ -53,6 +55,8 @@ pub(super) struct Outside {
     pub(super) inbox: Inbox,
     /// The broker of the messages that have an attempt limit.
     pub(super) limited: Inbox,
+    /// The works on shards.
+    pub(super) shards: ShardBook,
 }
 
 /// The number of seeds in a thousand in which the workers run the second group.

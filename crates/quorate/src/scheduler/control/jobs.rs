@@ -12,10 +12,10 @@ use crate::{
             status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
         },
         job::RequestId,
-        run::{assign::Seen, session::Sessions},
         schedule::{Schedule, Zone},
         store::{HistoryEntry, JobAction, JobRow, VALID_MAX},
     },
+    session::{Seen, Sessions},
     vote::NoMajority,
 };
 use futures_util::{StreamExt, stream};

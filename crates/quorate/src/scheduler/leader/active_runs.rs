@@ -17,11 +17,11 @@ use crate::{
             assign::OpenRuns,
             on_leader::{Began, Run, RunEnd},
             opened::Opened,
-            session::Sessions,
             span::run_span,
         },
         store::{next_start::NextStart, snapshot::LedgerSnapshot},
     },
+    session::Sessions,
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

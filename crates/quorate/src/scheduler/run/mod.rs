@@ -9,7 +9,6 @@ pub(super) mod on_leader;
 pub(super) mod opened;
 mod pace;
 pub(super) mod pending_run;
-pub(super) mod session;
 pub(super) mod span;
 pub(super) mod worker;
 mod worklist;

@@ -25,11 +25,11 @@ use crate::{
         run::{
             assignment::{ASK_AGAIN, Assignment, Tried, WorkerParts},
             pace,
-            session::Sessions,
             worklist::{Due, Worklist, job_of},
         },
-        store::{Announcement, RunRecord, WorkRow, retention::write_over},
+        store::{Announcement, RunRecord, WorkRow},
     },
+    session::{Sessions, announcement},
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -299,9 +299,9 @@ impl Worker {
         };
         session.announced = Some(who.clone());
         let (part, name) = (self.with.ledger.part(WorkRow::PART), Arc::clone(&session.name));
-        let record = who.to_record(wall);
+        let record = announcement(&who, wall);
         self.announcing = Some(self.env.spawn_scoped(async move {
-            if let Err(error) = write_over(&part, &name, None, &record).await {
+            if let Err(error) = part.write_over(&name, None, &record).await {
                 tracing::debug!(session = &*name, "this worker is not announced yet: {error}");
             }
         }));

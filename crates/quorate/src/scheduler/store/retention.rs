@@ -46,9 +46,6 @@ const FAILED_ROUNDS_WARN: u32 = 5;
 const RENEWALS_MAX: usize = 64;
 /// The longest pause between two turns of a round.
 const TURN_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// The largest number of records that one write overwrites, one after another. Other workers may write the same
-/// key while this write is repeated.
-const VOUCH_OVERWRITES_MAX: usize = 8;
 /// The shortest lifetime of a group's ledger. A leader thus finds the data that it needs after an outage.
 const GROUP_LIFE_MIN: Duration = Duration::from_secs(3600);
 
@@ -266,7 +263,7 @@ impl Retention {
     async fn note(&self, job: &str, seen: Option<&Record>, at: WallTime) -> Result<(), LedgerError> {
         let value = Arc::clone(&self.worker);
         let record = Record { at: at.as_micros(), term: FencingToken::default(), last: false, value };
-        write_over(&self.part(), &JobRow::key(job), seen, &record).await
+        self.part().write_over(&JobRow::key(job), seen, &record).await
     }
 }
 
@@ -286,30 +283,6 @@ fn latest(answers: &[Answered], job: &str) -> Option<Record> {
 /// returned time is longer than the time for which a leader needs the records.
 fn group_life(retention: Duration, needed: Duration) -> Duration {
     (retention + retention / 4).max(needed.saturating_mul(2)).max(GROUP_LIFE_MIN)
-}
-
-/// Writes `record`. If the write finds older records of other workers, it overwrites them.
-pub(in crate::scheduler) async fn write_over(
-    ledger: &Ledger,
-    key: &Arc<str>,
-    seen: Option<&Record>,
-    record: &Record,
-) -> Result<(), LedgerError> {
-    let mut seen = seen.cloned();
-    for _ in 0..VOUCH_OVERWRITES_MAX {
-        match ledger.write(key, seen.as_ref(), record).await {
-            Err(LedgerError::Standing(other)) if !other.last && seen.as_ref() != Some(&other) => {
-                if other.at >= record.at {
-                    return Ok(());
-                }
-                seen = Some(other);
-            }
-            // Another worker wrote a newer record at the same time. That record serves the same purpose.
-            Err(LedgerError::Standing(_)) => return Ok(()),
-            other => return other,
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,10 +1,7 @@
 //! The row `work/SESSION` of a worker: what the leader knows of the worker, and the runs that are assigned to it. The worker
 //! reads this one row to find its runs. The row is only a hint: the nodes decide by the records of the runs.
 
-use crate::{
-    env::WallTime,
-    node::{FencingToken, copy::AssignmentId},
-};
+use crate::node::{FencingToken, copy::AssignmentId};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -76,19 +73,6 @@ impl WorkRun {
     }
 }
 
-impl Announcement {
-    /// Returns the record of the announcement at `now`.
-    pub(in crate::scheduler) fn to_record(&self, now: WallTime) -> crate::node::Record {
-        let value = serde_json::to_string(self).unwrap_or_default().into();
-        crate::node::Record { at: now.as_micros(), term: FencingToken::default(), last: false, value }
-    }
-
-    /// Reads an announcement. Returns `None` if it cannot be read.
-    pub(in crate::scheduler) fn parse(value: &str) -> Option<Self> {
-        serde_json::from_str(value).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,11 +82,9 @@ mod tests {
         let who = Announcement { worker: "a".into(), room: 4, jobs: 2 };
         let id = AssignmentId { term: FencingToken::new(7), seq: 3 };
         let run = WorkRun::new(id, None);
-        let row = WorkRow { who: who.clone(), runs: [("tick/j/1".into(), run)].into() };
+        let row = WorkRow { who, runs: [("tick/j/1".into(), run)].into() };
         let text = r#"{"worker":"a","room":4,"jobs":2,"runs":{"tick/j/1":{"term":7,"seq":3}}}"#;
         assert_eq!(&*row.to_value(), text);
         assert_eq!(WorkRow::parse(text), Some(row));
-        let record = who.to_record(WallTime::from_micros(5));
-        assert_eq!((record.at, Announcement::parse(&record.value)), (5, Some(who)));
     }
 }

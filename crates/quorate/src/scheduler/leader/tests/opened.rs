@@ -8,10 +8,10 @@ use crate::{
         job::{Job, RunContext, RunOutcome},
         leader::tests::stage::{Begun, Candidate, PERIOD, SECOND, Stage, accepted, never},
         policy::{Delivery, Misfire, Placement},
-        run::{assign::Seen, session::Sessions},
         schedule::{at, every},
         store::{AssignedTo, HistoryEntry, JobAction, OpenRun, RunRecord, WorkRow},
     },
+    session::{Seen, Sessions},
 };
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;

@@ -2,7 +2,7 @@
 
 use super::{
     assigned_run::{AssignedRun, Found, Step},
-    roster::{Roster, Seen},
+    roster::Roster,
 };
 use crate::{
     env::{BootTime, WallTime},
@@ -12,6 +12,7 @@ use crate::{
         job::{Job, RunOutcome},
         store::{Announcement, AssignedTo, OpenRun, WorkEnd, WorkResult, WorkRow},
     },
+    session::Seen,
 };
 use std::{
     cmp::Reverse,

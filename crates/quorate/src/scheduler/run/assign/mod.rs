@@ -16,5 +16,4 @@ mod sample_nodes;
 mod samples;
 mod task;
 
-pub(in crate::scheduler) use roster::Seen;
 pub(in crate::scheduler) use task::{OpenEnd, OpenRuns};

@@ -39,15 +39,6 @@ struct Member {
     last_turn: u64,
 }
 
-/// The state of a session, as the nodes show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::scheduler) enum Seen {
-    /// A majority names its worker.
-    Held,
-    /// No majority can name its worker.
-    Free,
-}
-
 impl Roster {
     /// Returns the roster of the rows that the ledger has, each with its session.
     pub(super) fn new(rows: impl Iterator<Item = (Arc<str>, WorkRow)>, doubt: Duration) -> Self {

@@ -2,7 +2,7 @@
 
 use super::{
     dispatcher::{Action, Dispatcher, Now},
-    roster::{Roster, Seen},
+    roster::Roster,
 };
 use crate::{
     election::Term,
@@ -11,12 +11,12 @@ use crate::{
     node::copy::{AssignmentId, Stamp, end_key},
     scheduler::{
         job::{Job, RunOutcome},
-        run::session::Sessions,
         store::{
             Announcement, AssignedTo, OpenRun, RunRecord, WorkEnd, WorkResult, WorkRow,
             snapshot::LedgerSnapshot,
         },
     },
+    session::{Seen, Sessions, announced},
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -345,7 +345,7 @@ impl AssignTask {
             self.forget_at = now + FORGET_EVERY;
         }
         let call = async move {
-            let announced = announced(&part.read().await.unwrap_or_default());
+            let announced = announced::<Announcement>(&part.read().await.unwrap_or_default());
             let mut all = known;
             all.extend(announced.iter().map(|(session, _)| Arc::clone(session)));
             all.sort_unstable();
@@ -361,17 +361,6 @@ impl AssignTask {
         };
         self.pending.push(call.boxed());
     }
-}
-
-fn announced(answers: &[Answered]) -> Vec<(Arc<str>, Announcement)> {
-    let mut latest: BTreeMap<&Arc<str>, (u64, Announcement)> = BTreeMap::new();
-    for (session, record) in answers.iter().flat_map(|answer| &answer.state.records) {
-        let Some(who) = Announcement::parse(&record.value) else { continue };
-        if latest.get(session).is_none_or(|(at, _)| *at < record.at) {
-            latest.insert(session, (record.at, who));
-        }
-    }
-    latest.into_iter().map(|(session, (_, who))| (Arc::clone(session), who)).collect()
 }
 
 /// Returns the end of the assignment `id` that a node has.

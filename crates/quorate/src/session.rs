@@ -1,19 +1,31 @@
-//! The sessions of workers. A worker that executes runs for a leader holds one lease, its *session*. Each session has a name
-//! of its own, so that it never begins again once it has ended.
+//! The sessions of workers. A worker that works for a leader holds one lease, its *session*: a worker of a scheduler, and a
+//! worker of a set of shards. Each session has a name of its own, so that it never begins again once it has ended. A worker
+//! announces its session to the leader, in a part of the group's ledger.
 
-use super::assign::Seen;
 use crate::{
     claim::ClaimData,
     config::SettingError,
+    env::WallTime,
     lease::{AskOrder, AttemptResult, InspectTarget, Lease, LeaseParams, attempt_each_with, inspect_each},
-    node::Resource,
+    ledger::Answered,
+    node::{FencingToken, Record, Resource},
     quorum::Quorum,
 };
-use std::{sync::Arc, time::Duration};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The state of a session, as the nodes show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// A majority names its worker.
+    Held,
+    /// No majority can name its worker.
+    Free,
+}
 
 /// The sessions of one group.
 #[derive(Clone, Debug)]
-pub(in crate::scheduler) struct Sessions {
+pub(crate) struct Sessions {
     quorum: Quorum,
     group: Arc<str>,
     ttl: Duration,
@@ -21,21 +33,17 @@ pub(in crate::scheduler) struct Sessions {
 }
 
 impl Sessions {
-    pub(in crate::scheduler) fn new(
-        quorum: &Quorum,
-        group: &Arc<str>,
-        ttl: Duration,
-        grace: Duration,
-    ) -> Self {
+    pub(crate) fn new(quorum: &Quorum, group: &Arc<str>, ttl: Duration, grace: Duration) -> Self {
         Self { quorum: quorum.clone(), group: Arc::clone(group), ttl, grace }
     }
 
     /// Returns the states of `sessions` of this group (see [`look`](Self::look)).
-    pub(in crate::scheduler) async fn look_at(&self, sessions: &[Arc<str>]) -> Vec<(Arc<str>, Seen)> {
+    pub(crate) async fn look_at(&self, sessions: &[Arc<str>]) -> Vec<(Arc<str>, Seen)> {
         Self::look(&self.quorum, &self.group, sessions).await
     }
 
-    pub(in crate::scheduler) fn ttl(&self) -> Duration {
+    /// Returns the duration of a session that is not extended.
+    pub(crate) fn ttl(&self) -> Duration {
         self.ttl
     }
 
@@ -43,7 +51,7 @@ impl Sessions {
     ///
     /// # Cancel safety
     /// If the future is dropped, the lease is released.
-    pub(in crate::scheduler) async fn begin(&self) -> Option<(Arc<str>, Lease)> {
+    pub(crate) async fn begin(&self) -> Option<(Arc<str>, Lease)> {
         let (worker, random) = (&self.quorum.config().worker, self.quorum.env().random());
         let session: Arc<str> = format!("{worker}/{random:016x}").into();
         let lease = self.acquire(&session, true).await?;
@@ -55,7 +63,7 @@ impl Sessions {
     ///
     /// # Cancel safety
     /// If the future is dropped, the lease is released.
-    pub(in crate::scheduler) async fn end(&self, session: &str) -> bool {
+    pub(crate) async fn end(&self, session: &str) -> bool {
         let Some(lease) = self.acquire(session, false).await else { return false };
         // The lease is released in any case when its handle is dropped.
         let _ = lease.release().await;
@@ -66,11 +74,21 @@ impl Sessions {
     ///
     /// # Cancel safety
     /// Safe: the nodes change nothing.
-    pub(in crate::scheduler) async fn look(
+    pub(crate) async fn look(quorum: &Quorum, group: &str, sessions: &[Arc<str>]) -> Vec<(Arc<str>, Seen)> {
+        let seen = Self::look_long(quorum, group, sessions).await;
+        seen.into_iter().map(|(session, seen, _)| (session, seen)).collect()
+    }
+
+    /// Returns the same as [`look`](Self::look), and for each session that is held the time after which it is over if it is not
+    /// extended.
+    ///
+    /// # Cancel safety
+    /// Safe: the nodes change nothing.
+    pub(crate) async fn look_long(
         quorum: &Quorum,
         group: &str,
         sessions: &[Arc<str>],
-    ) -> Vec<(Arc<str>, Seen)> {
+    ) -> Vec<(Arc<str>, Seen, Option<Duration>)> {
         if sessions.is_empty() {
             return Vec::new();
         }
@@ -79,12 +97,13 @@ impl Sessions {
         let nodes = quorum.pool().len();
         let looks = inspect_each(quorum.inner(), &resources).await;
         let seen = looks.into_iter().zip(sessions).filter_map(|(look, session)| {
-            let seen = match look?.whose(nodes) {
+            let look = look?;
+            let seen = match look.whose(nodes) {
                 InspectTarget::Nobody => Seen::Free,
                 InspectTarget::Of(_) => Seen::Held,
                 InspectTarget::Unknown => return None,
             };
-            Some((Arc::clone(session), seen))
+            Some((Arc::clone(session), seen, look.remaining))
         });
         seen.collect()
     }
@@ -106,4 +125,22 @@ impl Sessions {
         let params = LeaseParams::checked(config, self.ttl, Some(self.grace), None, extended)?;
         Ok(LeaseParams { keep: config.reseed_after().max(self.ttl * 2), ..params })
     }
+}
+
+/// Returns the record of what a worker announces at `now`.
+pub(crate) fn announcement(who: &impl Serialize, now: WallTime) -> Record {
+    let value = serde_json::to_string(who).unwrap_or_default().into();
+    Record { at: now.as_micros(), term: FencingToken::default(), last: false, value }
+}
+
+/// Returns the latest announcement of each session that the nodes have. One that this version cannot read is left out.
+pub(crate) fn announced<T: DeserializeOwned>(answers: &[Answered]) -> Vec<(Arc<str>, T)> {
+    let mut latest: BTreeMap<&Arc<str>, (u64, T)> = BTreeMap::new();
+    for (session, record) in answers.iter().flat_map(|answer| &answer.state.records) {
+        let Ok(who) = serde_json::from_str(&record.value) else { continue };
+        if latest.get(session).is_none_or(|(at, _)| *at < record.at) {
+            latest.insert(session, (record.at, who));
+        }
+    }
+    latest.into_iter().map(|(session, (_, who))| (Arc::clone(session), who)).collect()
 }
