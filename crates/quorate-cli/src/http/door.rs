@@ -136,7 +136,7 @@ fn own(path: &Path, group: Option<&str>) -> io::Result<UnixListener> {
     let group = group.map(group_id).transpose()?;
     remove_left(path)?;
     // The file never has more permissions than at the end: no other client can connect before the group is set.
-    let before = umask(Mode::RWXG | Mode::RWXO);
+    let before = umask(Mode::XUSR | Mode::RWXG | Mode::RWXO);
     let bound = UnixListener::bind(path);
     umask(before);
     let listener = bound?;
