@@ -122,7 +122,7 @@ export class Client {
     }
 
     /** Sends one request. Returns the status and the document. */
-    request(method, path, { body, wait = 0, timeout = wait + ANSWER, signal } = {}) {
+    request(method, path, { body, wait = 0, timeout = wait + ANSWER, signal, background = false } = {}) {
         const unix = this.#address.startsWith("unix:");
         const [host, port] = this.#address.split(/:(?=\d+$)/);
         const to = unix ? { socketPath: this.#address.slice("unix:".length) } : { host, port };
@@ -145,6 +145,8 @@ export class Client {
                 });
             });
             sent.on("error", reject);
+            // A lease does not keep a program running that has nothing else to do.
+            if (background) sent.on("socket", (socket) => socket.unref());
             sent.end(body === undefined ? undefined : JSON.stringify(body));
         });
     }
@@ -222,18 +224,18 @@ export class Lease {
 
     /** Asks for the state until the lease has ended. Each request is a sign that this program runs. */
     async #keepIt() {
-        const wait = Math.min(this.#keep / 4, WAIT_MAX);
+        const wait = Math.min(this.#keep / 8, WAIT_MAX);
         while (!this.#released && this.#why === undefined) {
             const sent = now();
             const path = `${this.#path}?wait=${Math.round(wait)}ms&seen=${this.#state}`;
             const timeout = Math.min(this.remaining() + 1, wait + ANSWER);
-            const answer = await this.#client.request("GET", path, { timeout }).catch(() => undefined);
+            const answer = await this.#client.request("GET", path, { timeout, background: true }).catch(() => undefined);
             if (this.#released || this.#why !== undefined) return;
             const [status, document] = answer ?? [];
             if (status === 404 || status === 410) return this.#end(document.error);
             if (status !== 200) {
                 // A daemon that restarts answers that the lease is lost.
-                await sleep(50);
+                await sleep(50, undefined, { ref: false });
                 continue;
             }
             this.#state = document.state;
@@ -254,7 +256,6 @@ export class Lease {
         if (left <= this.#grace) this.#abort("the daemon does not answer");
         const next = left > this.#grace ? left - this.#grace : left;
         this.#timer = setTimeout(() => this.#watchTime(), Math.max(1, next));
-        // The lease does not keep a program running that has nothing else to do.
         this.#timer.unref?.();
     }
 

@@ -204,7 +204,7 @@ class Lease:
 
     def _keep_it(self):
         """Asks for the state until the lease has ended. Each request is a sign that this program runs."""
-        wait = min(self._keep / 4, _WAIT_MAX)
+        wait = min(self._keep / 8, _WAIT_MAX)
         while not self._released:
             left = self._until - _now()
             if left <= 0.0:

@@ -4,5 +4,6 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod api;
+mod clients;
 mod input;
 mod sidecar;

@@ -1,6 +1,11 @@
+use quorate_testkit::cannot_run;
 use quorate_tests::support::{Http, Nodes, PATIENCE, Program, Response, Running, until};
 use serde_json::{Value, json};
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 /// A sidecar on servers that vote. Its clients connect to a unix socket.
 pub(crate) struct Sidecar {
@@ -11,9 +16,13 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) fn new(servers: usize, config: &str) -> Self {
+        Self::start(servers, Duration::from_secs(3), config)
+    }
+
+    pub(crate) fn start(servers: usize, ttl: Duration, config: &str) -> Self {
         let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
         let nodes = Nodes::admitted(servers, &program, &[]);
-        program.write("quorate.toml", &config_text(&nodes, config));
+        program.write("quorate.toml", &config_text(&nodes, ttl, config));
         let daemon = start(&program);
         Self { program, nodes, daemon }
     }
@@ -59,7 +68,7 @@ impl Sidecar {
         self.client().request("DELETE", &path(lease), "", "")
     }
 
-    /// Waits until nobody holds the lock, and acquires it.
+    /// Waits until no client holds the lock, and acquires it.
     #[track_caller]
     pub(crate) fn until_free(&self, lock: &str, within: Duration) -> Value {
         until(&format!("a free {lock}"), within, || {
@@ -69,14 +78,34 @@ impl Sidecar {
     }
 }
 
+/// Returns the directory of the clients.
+pub(crate) fn clients() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/clients")
+}
+
+/// Returns the path of a script of these tests.
+pub(crate) fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("serve").join(name)
+}
+
+/// Returns whether this machine has the interpreter. If not, reports that the test cannot run.
+pub(crate) fn has(program: &str, test: &str) -> bool {
+    let version = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let is_there = version.is_ok_and(|status| status.success());
+    if !is_there {
+        cannot_run(&format!("serve: {test}"), &format!("{program} is not installed"));
+    }
+    is_there
+}
+
 /// The path of a lease.
 pub(crate) fn path(lease: &Value) -> String {
     format!("/api/v1/leases/{}", lease["id"].as_str().expect("an id"))
 }
 
-fn config_text(nodes: &Nodes, config: &str) -> String {
+fn config_text(nodes: &Nodes, ttl: Duration, config: &str) -> String {
     let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
-    format!("nodes = [{}]\nlease = {{ ttl = \"3s\" }}\n{config}", list.join(", "))
+    format!("nodes = [{}]\nlease = {{ ttl = \"{}s\" }}\n{config}", list.join(", "), ttl.as_secs())
 }
 
 fn start(program: &Program) -> Running {
