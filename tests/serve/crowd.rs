@@ -43,7 +43,7 @@ struct Said {
 }
 
 impl Client {
-    fn start(number: usize, socket: &Path, tell: Sender<Said>) -> Self {
+    fn start(number: usize, socket: &Path, says: Sender<Said>) -> Self {
         let name = format!("client-{number}");
         let mut command = Command::new("python3");
         command.arg(script("hold.py")).arg(format!("unix:{}", socket.display())).arg(&name);
@@ -54,7 +54,7 @@ impl Client {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let (word, at) = line.split_once(' ').expect("a word and a time");
                 let at = at.parse().expect("a time");
-                let _ = tell.send(Said { client: number, word: word.to_owned(), at });
+                let _ = says.send(Said { client: number, word: word.to_owned(), at });
             }
         });
         Self { name, child, stdin }
@@ -89,7 +89,7 @@ fn all(said: &Receiver<Said>, word: &str, count: usize, within: Duration) -> BTr
         if line.word == word {
             times.insert(line.client, line.at);
         } else {
-            assert_eq!(line.word, "told", "client {} at {}", line.client, line.at);
+            assert_eq!(line.word, "warned", "client {} at {}", line.client, line.at);
         }
     }
     times
@@ -134,10 +134,10 @@ fn each_client_that_lives_knows_of_a_loss_before_another_can_hold() {
         return;
     }
     let mut sidecar = Sidecar::start(5, TTL, "");
-    let (tell, said) = channel();
+    let (says, said) = channel();
     let socket = sidecar.socket();
     let mut living: Vec<Client> =
-        (0..CLIENTS).map(|number| Client::start(number, &socket, tell.clone())).collect();
+        (0..CLIENTS).map(|number| Client::start(number, &socket, says.clone())).collect();
     all(&said, "ready", CLIENTS, START);
     living.iter_mut().for_each(Client::hold);
     all(&said, "held", CLIENTS, START);
@@ -161,8 +161,8 @@ fn each_client_that_lives_knows_of_a_loss_before_another_can_hold() {
     for server in 0..3 {
         sidecar.nodes[server].pause();
     }
-    let told = all(&said, "lost", living.len(), 3 * TTL);
-    assert_eq!(told.len(), CLIENTS - KILLED, "all of them while no majority answers");
+    let knew = all(&said, "lost", living.len(), 3 * TTL);
+    assert_eq!(knew.len(), CLIENTS - KILLED, "all of them while no majority answers");
     for server in 0..3 {
         sidecar.nodes[server].resume();
     }

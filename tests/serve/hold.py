@@ -16,6 +16,6 @@ for _ in sys.stdin:
     lease = client.lease(*locks, wait=120)
     say("held")
     lease.step_down.wait()
-    say("told")
+    say("warned")
     lease.lost.wait()
     say("lost")
