@@ -120,6 +120,8 @@ impl Network {
         outer.args(["bash", "--noprofile", "--norc"]).env_clear();
         let path = format!("{}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", dir.path().display());
         outer.env("PATH", path).env("LANG", "C.UTF-8").env("TERM", "dumb");
+        // For files that a page asks the reader to copy.
+        outer.env("REPOSITORY", concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         outer.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut outer =
             outer.spawn().map_err(|error| format!("unshare(1) of util-linux cannot be started: {error}"))?;

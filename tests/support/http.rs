@@ -4,6 +4,8 @@ use std::{
     fmt,
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
 };
 
 /// The text before the address in the log of a daemon.
@@ -13,8 +15,15 @@ const LISTENING: &str = "listening for HTTP on http://";
 #[derive(Clone, Debug)]
 pub struct Http {
     address: SocketAddr,
+    /// A unix socket to connect to, in place of the address.
+    socket: Option<PathBuf>,
     token: Option<String>,
 }
+
+/// A connection.
+trait ReadWrite: Read + Write {}
+
+impl<T: Read + Write> ReadWrite for T {}
 
 /// The response to a request.
 #[derive(Clone, Debug)]
@@ -35,7 +44,17 @@ impl Http {
             let log = daemon.stderr();
             log.lines().find_map(|line| line.split_once(LISTENING)?.1.trim().parse().ok())
         });
-        Self { address, token: None }
+        Self { address, socket: None, token: None }
+    }
+
+    /// Returns a client of a unix socket.
+    pub fn of_socket(path: &Path) -> Self {
+        Self { address: ([127, 0, 0, 1], 0).into(), socket: Some(path.to_owned()), token: None }
+    }
+
+    /// Returns a client of an address of this machine.
+    pub fn of_address(address: SocketAddr) -> Self {
+        Self { address, socket: None, token: None }
     }
 
     /// Returns a client that sends this token.
@@ -65,10 +84,21 @@ impl Http {
     /// # Errors
     /// An error of the connection, such as a reset.
     pub fn send(&self, request: &[u8]) -> io::Result<Vec<u8>> {
-        let (mut stream, mut answer) = (self.connect()?, Vec::new());
-        stream.write_all(request)?;
-        stream.read_to_end(&mut answer)?;
-        Ok(answer)
+        let exchange = |mut stream: Box<dyn ReadWrite>| {
+            let mut answer = Vec::new();
+            stream.write_all(request)?;
+            stream.read_to_end(&mut answer)?;
+            Ok(answer)
+        };
+        match &self.socket {
+            None => exchange(Box::new(self.connect()?)),
+            Some(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                exchange(Box::new(stream))
+            }
+        }
     }
 
     /// Sends a request with these further header lines.

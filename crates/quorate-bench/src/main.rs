@@ -26,6 +26,10 @@ use servers::Servers;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // The daemon of the scenario `sidecar` is this program too.
+    if std::env::args().nth(1).is_some_and(|first| first == "serve") {
+        return quorate_cli::main();
+    }
     let args = Args::parse();
     if args.list {
         scenarios::ALL.iter().for_each(|scenario| println!("{:<10} {}", scenario.name, scenario.what));

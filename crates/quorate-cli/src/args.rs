@@ -5,6 +5,7 @@ mod import;
 mod jobs;
 mod lock;
 mod operator;
+mod serve;
 mod shards;
 mod top;
 mod web;
@@ -22,12 +23,13 @@ pub(crate) use lock::{LockCommand, LockReleaseArgs, LockShowArgs, LocksListArgs}
 pub(crate) use operator::{
     FreezeArgs, LeaderCommand, LeaderShowArgs, OperatorArgs, ResignArgs, TermsArgs, UnfreezeArgs,
 };
+pub(crate) use serve::ServeArgs;
 pub(crate) use shards::{ShardsCommand, ShardsListArgs, ShardsRunArgs};
 pub(crate) use top::TopArgs;
 pub(crate) use web::WebArgs;
 pub(crate) use when::WhenArgs;
 
-use crate::config::{Flags, Secret, TlsNames, redact};
+use crate::config::{Flags, Secret, ServeFlags, TlsNames, redact};
 use clap::{
     Args, CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue},
@@ -173,6 +175,8 @@ pub(crate) enum Command {
     Lead(LeadArgs),
     /// Serve the operator's page of a group from any machine, without jobs
     Web(WebArgs),
+    /// Hold leases for programs in any language, which speak HTTP on a socket of this machine
+    Serve(ServeArgs),
     /// Run a command while holding a lock
     Exec(ExecArgs),
     /// Show which nodes vote, and the holders of locks, groups and messages
@@ -251,6 +255,7 @@ impl NodeArgs {
     pub(crate) fn flags(&self) -> Flags {
         Flags {
             listen: None,
+            serve: ServeFlags::default(),
             config: self.config.clone(),
             nodes: Secret(self.nodes.clone()),
             local: self.local,

@@ -28,6 +28,7 @@ mod init;
 mod jobs;
 mod lead;
 mod leader;
+mod leases;
 mod lock;
 mod locks;
 mod log;
@@ -45,6 +46,7 @@ mod progress;
 mod recorder;
 mod run;
 mod schedule_text;
+mod serve;
 mod shards;
 mod show;
 mod status;
@@ -136,6 +138,13 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             let (otlp, traces) = start_otlp(config.otlp.as_ref(), &config, group);
             log::start(args.log.format, args.log.level, traces);
             block_on(web::web(args, &config, otlp))
+        }
+        Command::Serve(args) => {
+            let config = Config::load(&args.flags(), &Environment::process())?;
+            let group = args.group.as_deref().or(config.group.as_deref());
+            let (otlp, traces) = start_otlp(config.otlp.as_ref(), &config, group);
+            log::start(args.log.format, args.log.level, traces);
+            block_on(serve::serve(args, &config, otlp))
         }
         Command::Exec(args) => {
             log::start(LogFormat::Text, LogLevel::Warn, None);

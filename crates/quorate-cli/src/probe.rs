@@ -26,6 +26,7 @@ pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Opt
         Command::Run(args) => load_with(&args.flags()).map(Some),
         Command::Lead(args) => load_with(&args.flags()).map(Some),
         Command::Web(args) => load_with(&args.flags()).map(Some),
+        Command::Serve(args) => load_with(&args.flags()).map(Some),
         Command::Exec(args) => load(&args.nodes).map(Some),
         Command::Status(args) => load(&args.nodes).map(Some),
         Command::Top(args) => load(&args.nodes).map(Some),

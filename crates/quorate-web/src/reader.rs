@@ -7,7 +7,7 @@ use crate::{
         Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, Pause, RunEnd, STRIP, SeenNode,
         Snapshot, Vote, name, text,
     },
-    source::{Examination, Messages, NodeSource},
+    source::{Examination, Messages, NodeSource, client_leases},
     strips::Strips,
     time::Zone,
     watch::{Key, Round},
@@ -154,6 +154,7 @@ impl Reader {
             ttl: self.ttl,
             jobs: self.jobs.is_some().then(|| Arc::clone(&self.list)),
             examination: self.examination.clone(),
+            leases: client_leases(self.source.as_deref()),
         };
         let known = keys.iter().filter_map(|key| Some((key.clone(), self.details.get(key)?.1.clone())));
         Round { began, state, details: known.collect() }

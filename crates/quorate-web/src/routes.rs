@@ -112,6 +112,7 @@ fn nothing(site: &Site) -> Snapshot {
         ttl: site.page.ttl,
         jobs: site.page.jobs.then(Arc::<JobsView>::default),
         examination: None,
+        leases: None,
     }
 }
 

@@ -5,7 +5,9 @@ use quorate::{
     ledger::{CopyState, LedgerCopies},
     scheduler::{Cron, Explanation, Schedule},
 };
-pub(crate) use quorate_operator::view::{JobState, JobView, NodeView, Pause, RunEnd, Vote, name, text};
+pub(crate) use quorate_operator::view::{
+    ClientLease, JobState, JobView, NodeView, Pause, RunEnd, Vote, name, text,
+};
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 /// The number of runs in a strip.
@@ -28,6 +30,8 @@ pub(crate) struct Snapshot {
     /// `None` if the page shows no jobs. Shared, because a list may be long, and each viewer has a copy of the snapshot.
     pub(crate) jobs: Option<Arc<JobsView>>,
     pub(crate) examination: Option<Arc<crate::source::Examination>>,
+    /// The leases of this process's clients; `None` if it serves none.
+    pub(crate) leases: Option<Arc<Vec<ClientLease>>>,
 }
 
 /// A node, with what this process remembers of it.

@@ -1,6 +1,7 @@
 //! Facts that the quorum itself does not have: those of each node, and the messages of a set.
 
 use quorate::env::WallTime;
+use quorate_operator::view::ClientLease;
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 /// A future that a [`NodeSource`] returns.
@@ -14,6 +15,17 @@ pub trait NodeSource: fmt::Debug + Send + Sync + 'static {
 
     /// Lists at most `limit` messages of a set of claims. The error is a text for people.
     fn messages<'a>(&'a self, set: &'a str, limit: usize) -> SourceFuture<'a, Result<Messages, String>>;
+
+    /// Returns the leases that this process holds for clients, by client. Returns `None` if it serves no clients. It is
+    /// called for each update of a viewer, so it must return at once.
+    fn client_leases(&self) -> Option<Vec<ClientLease>> {
+        None
+    }
+}
+
+/// The leases that this process holds for clients, if it is a sidecar.
+pub(crate) fn client_leases(source: Option<&dyn NodeSource>) -> Option<Arc<Vec<ClientLease>>> {
+    source?.client_leases().map(Arc::new)
 }
 
 /// The facts of all nodes.

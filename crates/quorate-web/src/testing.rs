@@ -32,6 +32,7 @@ pub(crate) fn state(nodes: usize) -> Snapshot {
         ttl: Some(Duration::from_secs(10)),
         jobs: Some(jobs(3).into()),
         examination: None,
+        leases: None,
     }
 }
 

@@ -4,6 +4,7 @@ mod ours;
 mod raw;
 mod rslocks;
 mod shared;
+mod sidecar;
 
 use crate::measure::{Samples, now};
 use quorate::lease::Lease;
@@ -14,6 +15,7 @@ pub(crate) use ours::{quorum, quorum_of_one};
 pub(crate) use raw::{Dialect, Listener, Raw};
 use rslocks::Rslock;
 pub(crate) use shared::{TTL, spawn};
+use sidecar::{Sidecar, SidecarLease};
 
 /// All rivals, in the order of the table.
 pub(crate) const ALL: [Kind; 5] = [Kind::Quorate, Kind::QuorateAll, Kind::Rslock, Kind::Limit, Kind::Bare];
@@ -30,6 +32,8 @@ pub(crate) enum Kind {
     /// Quorate's script calls on raw sockets, without the work of the library. This rival shows the best
     /// figures that the library could reach.
     Limit,
+    /// A client of `quorate serve` on a unix socket.
+    Sidecar,
     /// The plain Redlock commands on raw sockets: `SET NX PX`, and a script that deletes a key if it has the
     /// expected value.
     Bare,
@@ -42,6 +46,7 @@ impl Kind {
             Self::QuorateAll => "quorate-all",
             Self::Rslock => "rslock",
             Self::Limit => "limit",
+            Self::Sidecar => "sidecar",
             Self::Bare => "bare",
         }
     }
@@ -53,6 +58,7 @@ impl Kind {
             Self::QuorateAll => Rival::Quorate(Ours::asking_all(urls).await?),
             Self::Rslock => Rival::Rslock(Rslock::start(urls)),
             Self::Limit => Rival::Raw(Raw::start(urls, Dialect::Quorate).await?),
+            Self::Sidecar => Rival::Sidecar(Sidecar::start(urls).await?),
             Self::Bare => Rival::Raw(Raw::start(urls, Dialect::Bare).await?),
         })
     }
@@ -76,6 +82,10 @@ pub(crate) fn settings() -> Vec<(&'static str, String)> {
                 "{ttl}; Quorate's own script calls on raw sockets, one batching task for each node, reply at quorum, no logic"
             ),
         ),
+        (
+            "sidecar",
+            format!("{ttl}, `quorate serve` at its defaults in a process of its own, over a unix socket"),
+        ),
         ("bare", format!("{ttl}; SET NX PX and a compare-and-delete script in the same way")),
     ]
 }
@@ -85,6 +95,7 @@ pub(crate) enum Rival {
     Quorate(Ours),
     Rslock(Rslock),
     Raw(Raw),
+    Sidecar(Sidecar),
 }
 
 /// A lock that a rival holds.
@@ -92,6 +103,7 @@ pub(crate) enum HeldLock {
     Quorate(Lease),
     Rslock(rslock::Lock),
     Raw(raw::Signed),
+    Sidecar(SidecarLease),
 }
 
 impl Rival {
@@ -101,6 +113,7 @@ impl Rival {
             Self::Quorate(ours) => ours.acquire(resource).await.map(HeldLock::Quorate),
             Self::Rslock(rslock) => rslock.acquire(resource).await.map(HeldLock::Rslock),
             Self::Raw(raw) => raw.acquire(resource).await.map(HeldLock::Raw),
+            Self::Sidecar(sidecar) => sidecar.acquire(resource).await.map(HeldLock::Sidecar),
         }
     }
 
@@ -113,6 +126,7 @@ impl Rival {
             }
             (Self::Rslock(rslock), HeldLock::Rslock(lock)) => rslock.release(&lock).await,
             (Self::Raw(raw), HeldLock::Raw(signed)) => raw.release(signed).await,
+            (Self::Sidecar(sidecar), HeldLock::Sidecar(lease)) => sidecar.release(lease).await,
             _ => {}
         }
     }

@@ -12,6 +12,7 @@ mod many;
 mod messages;
 mod others;
 mod regions;
+mod sidecar;
 mod stopped;
 mod ticks;
 
@@ -58,6 +59,7 @@ pub(crate) const ALL: &[Scenario] = &[
         cannot_run: others::cannot_run,
         ..Scenario::new("others", "acquire + release, clients in other languages", others::run)
     },
+    Scenario::new("sidecar", "acquire + release through `quorate serve`", sidecar::run),
     Scenario { stops_servers: true, ..Scenario::new("stopped", "one server of five stopped", stopped::run) },
     Scenario::new("handover", "from a release to the next acquire", handover::run),
     Scenario::new("contention", "16 workers want one lock", contention::run),

@@ -16,7 +16,12 @@ const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/interop
 /// The program that measures them.
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/node-redlock.cjs");
 /// The names under which the two versions of node's `redlock` are installed, and their names in the report.
-const LIBRARIES: [(&str, &str); 2] = [("redlock", "node-redlock 5"), ("redlock4", "node-redlock 4")];
+const LIBRARIES: [(&str, &str); 3] =
+    [("redlock", "node-redlock 5"), ("redlock4", "node-redlock 4"), (POTTERY, "pottery")];
+/// Python's library, the interpreter with which it is installed, and the program that measures it.
+const POTTERY: &str = "pottery";
+const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/interop/venv/bin/python");
+const PYTHON_CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/pottery.py");
 const TASKS: [usize; 2] = [1, 64];
 
 /// The figures of one round, as the client prints them.
@@ -34,8 +39,8 @@ pub(crate) fn cannot_run() -> Option<String> {
     if !node.is_ok_and(|out| out.status.success()) {
         return Some("there is no `node`; install Node.js".to_owned());
     }
-    (!Path::new(MODULES).is_dir())
-        .then(|| format!("there is no {MODULES}; `bash tests/run.sh --interop` installs the clients"))
+    let missing = [MODULES, PYTHON].into_iter().find(|path| !Path::new(path).exists());
+    missing.map(|path| format!("there is no {path}; `bash tests/run.sh --interop` installs the clients"))
 }
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -68,12 +73,34 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
+/// Measures the libraries alone, with this number of tasks.
+pub(super) fn of_libraries(plan: &Plan, servers: &Servers, tasks: usize) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for (library, name) in LIBRARIES {
+        let rounds: Result<Vec<_>, _> =
+            (0..plan.rounds).map(|_| measure(library, tasks, plan, servers)).collect();
+        rows.extend(as_rows(name, tasks, &rounds?));
+    }
+    Ok(rows)
+}
+
 /// Runs the client for one round.
 fn measure(library: &str, tasks: usize, plan: &Plan, servers: &Servers) -> Result<Printed, String> {
-    let mut client = Command::new("node");
-    client.env("NODE_PATH", MODULES).arg(CLIENT).args([library, &tasks.to_string()]);
+    let mut client = match library {
+        POTTERY => {
+            let mut python = Command::new(PYTHON);
+            python.arg(PYTHON_CLIENT);
+            python
+        }
+        _ => {
+            let mut node = Command::new("node");
+            node.env("NODE_PATH", MODULES).args([CLIENT, library]);
+            node
+        }
+    };
+    client.arg(tasks.to_string());
     client.arg(plan.round.as_secs_f64().to_string()).args(servers.urls());
-    let out = client.output().map_err(|error| format!("node: {error}"))?;
+    let out = client.output().map_err(|error| format!("{library}: {error}"))?;
     serde_json::from_slice(&out.stdout)
         .map_err(|error| format!("{library}: {error}: {}", String::from_utf8_lossy(&out.stderr)))
 }

@@ -81,6 +81,7 @@ impl Config {
             ("lease", self.lease != new.lease),
             ("max_running", self.max_running != new.max_running),
             ("http", self.http != new.http),
+            ("serve", self.serve != new.serve),
             ("output", self.output != new.output),
             ("otlp", self.otlp != new.otlp),
             ("notify", self.notify != new.notify),

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The keys whose values can have the wrong type.
-const KEYS: [&str; 58] = [
+const KEYS: [&str; 62] = [
     "ask",
     "at",
     "attempts",
@@ -34,6 +34,7 @@ const KEYS: [&str; 58] = [
     "keep_output",
     "key_file",
     "lease",
+    "leases_per_client",
     "ledger_retention",
     "listen",
     "max_backoff",
@@ -56,10 +57,13 @@ const KEYS: [&str; 58] = [
     "retries",
     "rule",
     "schedule",
+    "serve",
     "shell",
+    "socket_group",
     "step_down_grace",
     "timeout",
     "tls",
+    "token_file",
     "trust_new_nodes",
     "ttl",
     "url",
@@ -220,6 +224,7 @@ fn fix(message: &str, key: &str) -> &'static str {
         "misfire" => "; write it like { rule = \"run-once\", within = \"1h\" }",
         "http" => "; write it like { listen = \"127.0.0.1:9640\" }",
         "listen" => "; write an IP address and a port, like \"127.0.0.1:9640\"",
+        "serve" => "; write it like { listen = [\"unix:/run/quorate/quorate.sock\"] }",
         "otlp" => "; write the URL of a collector in quotes, with http or https and the port 4318",
         "lease" => "; write it like { ttl = \"10s\", step_down_grace = \"2s\" }",
         "tls" => {

@@ -43,6 +43,8 @@ pub(super) struct FileText {
     #[serde(default)]
     pub(super) http: HttpText,
     #[serde(default)]
+    pub(super) serve: ServeText,
+    #[serde(default)]
     pub(super) output: OutputText,
     pub(super) otlp: Option<Spanned<OtlpText>>,
     #[serde(default)]
@@ -88,6 +90,15 @@ pub(super) struct HttpText {
     pub(super) listen: Option<Spanned<String>>,
     pub(super) read_token_file: Option<Spanned<PathBuf>>,
     pub(super) operate_token_file: Option<Spanned<PathBuf>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct ServeText {
+    pub(super) listen: Option<Vec<Spanned<String>>>,
+    pub(super) token_file: Option<Spanned<PathBuf>>,
+    pub(super) socket_group: Option<Spanned<String>>,
+    pub(super) leases_per_client: Option<Spanned<i64>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -29,7 +29,7 @@ impl Validation<'_> {
             (None, None) => return Ok(None),
         };
         let fail = |text: String| self.error_at(span.clone(), &text);
-        let Some(address) = parse(listen) else {
+        let Some(address) = address(listen) else {
             return Err(fail(format!(
                 "{key} {listen:?} is not an IP address with a port; write it like 127.0.0.1:9640 or [::1]:9640"
             )));
@@ -50,7 +50,7 @@ impl Validation<'_> {
         Ok(Some(HttpConfig { listen: address, read_token_file, operate_token_file }))
     }
 
-    fn error_at(&self, span: Option<Range<usize>>, text: &str) -> ConfigError {
+    pub(super) fn error_at(&self, span: Option<Range<usize>>, text: &str) -> ConfigError {
         match (&self.source, span) {
             (Some(source), Some(span)) => source.error(Some(span), text),
             _ => ConfigError::bare(text),
@@ -59,7 +59,7 @@ impl Validation<'_> {
 }
 
 /// Reads an IP address with a port. `localhost` is 127.0.0.1: a name server is not asked.
-fn parse(text: &str) -> Option<SocketAddr> {
+pub(super) fn address(text: &str) -> Option<SocketAddr> {
     if let Some(port) = text.strip_prefix("localhost:") {
         return Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port.parse().ok()?));
     }

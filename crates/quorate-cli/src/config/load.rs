@@ -1,6 +1,6 @@
 use super::{
     ConfigError, Environment, Flags, HttpConfig, JobConfig, LeaseConfig, NodeSpec, NodesFrom, NotifyConfig,
-    OtlpConfig, OutputConfig, TlsFiles, error::SourceText, file::FileText, job, notify, source,
+    OtlpConfig, OutputConfig, ServeConfig, TlsFiles, error::SourceText, file::FileText, job, notify, source,
     validation::Validation,
 };
 use quorate::quorum::QuorumConfig;
@@ -34,6 +34,8 @@ pub struct Config {
     pub max_running: Option<usize>,
     /// The HTTP server; `None` if there is none.
     pub http: Option<HttpConfig>,
+    /// The clients that `quorate serve` serves; `None` if there are none.
+    pub serve: Option<ServeConfig>,
     /// The jobs, in the order of the file.
     pub jobs: Vec<JobConfig>,
     /// The files that keep the output of runs; `None` if there are none.
@@ -146,6 +148,7 @@ impl Validation<'_> {
             group: self.group()?,
             max_running: self.max_running()?,
             http: self.http(flags)?,
+            serve: self.serve(flags)?,
             output: self.output()?,
             otlp: self.otlp()?,
             jobs,

@@ -15,6 +15,7 @@
 //! | the TLS files | the node's own (options of its URL, or its table), `--ca-file`, `QUORATE_CA_FILE`, `tls` in the file; `--cert-file` and `--key-file` likewise |
 //! | the prefix | `--prefix`, `prefix` in the file, `quorate:` |
 //! | the address of the HTTP server | `--listen`, `http.listen` in the file, no server |
+//! | the addresses for clients of `quorate serve` | its `--listen`, `serve.listen` in the file |
 //!
 //! A relative path in a file is relative to the directory of that file. Any other relative path is relative
 //! to the working directory.
@@ -38,6 +39,7 @@ mod output;
 mod ping;
 mod secret;
 mod secret_files;
+mod serve;
 mod source;
 mod tls;
 mod validation;
@@ -56,8 +58,9 @@ pub use otlp::OtlpConfig;
 pub use output::OutputConfig;
 pub use ping::{PingConfig, PingEvent};
 pub use secret::Secret;
+pub use serve::{ClientAddress, ServeConfig};
 pub(crate) use source::{COMMAND_VARIABLES, NODES_VARIABLE};
-pub use source::{Environment, Flags, NodesFrom};
+pub use source::{Environment, Flags, NodesFrom, ServeFlags};
 pub use tls::{TlsFiles, TlsNames};
 pub use validation::PREFIX;
 pub use webhook::SecretSource;

@@ -37,6 +37,8 @@ impl Config {
             files.extend(http.read_token_file.iter().map(|file| ("read_token_file", file.as_path())));
             files.extend(http.operate_token_file.iter().map(|file| ("operate_token_file", file.as_path())));
         }
+        let clients = self.serve.iter().filter_map(|serve| serve.token_file.as_deref());
+        files.extend(clients.map(|file| ("token_file", file)));
         for notify in &self.notify {
             let NotifyTarget::Webhook { url, header_files, .. } = &notify.to else { continue };
             files.extend(of_url("webhook_file", url));

@@ -52,8 +52,21 @@ pub struct Flags {
     pub prefix: Option<String>,
     /// `--listen`.
     pub listen: Option<String>,
+    /// The flags of `serve`.
+    pub serve: ServeFlags,
     /// `--ca-file`, `--cert-file` and `--key-file`.
     pub tls: TlsNames,
+}
+
+/// The flags of `serve`, which come before the table of the same name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServeFlags {
+    /// `--listen`, given once or several times.
+    pub listen: Vec<String>,
+    /// `--token-file`.
+    pub token_file: Option<PathBuf>,
+    /// `--socket-group`.
+    pub socket_group: Option<String>,
 }
 
 /// The parts of the process's environment on which the configuration depends. Tests create their own.

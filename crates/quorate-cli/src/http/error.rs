@@ -30,6 +30,11 @@ impl HttpError {
         Self { status, text: text.into() }
     }
 
+    /// Returns whether the server, and not the request, is the reason.
+    pub(super) fn is_server(&self) -> bool {
+        self.status.is_server_error()
+    }
+
     pub(super) fn bad_request(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, text)
     }

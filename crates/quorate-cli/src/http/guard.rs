@@ -2,7 +2,7 @@
 
 use super::{
     error::HttpError,
-    places::Peer,
+    places::{Origin, Peer},
     site::Site,
     tokens::{Access, Tokens},
 };
@@ -13,14 +13,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use quorate::plain::plain;
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// The longest time to answer a request. It is longer than the longest wait for the leader's answer.
-const ANSWER: Duration = Duration::from_secs(35);
+pub(super) const ANSWER: Duration = Duration::from_secs(35);
 /// The longest part of a request that an error repeats, in bytes.
 const SHOWN_MAX: usize = 200;
 /// The paths that answer every client.
@@ -58,7 +54,7 @@ pub(super) async fn page_guard(State(site): State<Arc<Site>>, mut request: Reque
     let access = access_of_token(request.headers(), &site.tokens).on_page();
     let peer = request.extensions().get::<Peer>().cloned();
     let name = match &peer {
-        Some(peer) => format!("http@{}", peer.address.ip()),
+        Some(peer) => peer.from.operator(),
         None => "http".to_owned(),
     };
     request.extensions_mut().insert(quorate_web::Viewer { access, name: name.into() });
@@ -78,10 +74,15 @@ pub(super) async fn page_guard(State(site): State<Arc<Site>>, mut request: Reque
 fn check(site: &Site, request: &Request) -> Result<Access, HttpError> {
     let (headers, tokens) = (request.headers(), &site.tokens);
     check_headers(headers, tokens)?;
-    let access = tokens.access(bearer(headers));
+    let peer = request.extensions().get::<Peer>();
+    let access = tokens.access(bearer(headers), peer.is_some_and(|peer| peer.is_client));
+    let is_socket = peer.is_some_and(|peer| peer.is_client && matches!(peer.from, Origin::Unix { .. }));
     match access {
+        // The permission of the socket has let this client in.
+        Access::Health if is_socket => Ok(Access::Client),
         Access::Health if !HEALTH.contains(&request.uri().path()) => {
-            Err(unauthorized("http.read_token_file"))
+            let is_client = peer.is_some_and(|peer| peer.is_client);
+            Err(unauthorized(if is_client { "serve.token_file" } else { "http.read_token_file" }))
         }
         access => Ok(access),
     }
@@ -90,13 +91,37 @@ fn check(site: &Site, request: &Request) -> Result<Access, HttpError> {
 /// A client that may operate. As an argument of a handler, it refuses every other client.
 #[derive(Debug)]
 pub(super) struct Operator {
-    pub(super) address: SocketAddr,
+    pub(super) from: Origin,
 }
 
-impl Operator {
-    /// Returns the name of the operator for the leader and the audit list.
-    pub(super) fn name(&self) -> String {
-        format!("http@{}", self.address.ip())
+/// A client that may hold leases. As an argument of a handler, it refuses every other client. It has the name of the client
+/// for the limits and for operators.
+#[derive(Debug)]
+pub(super) struct Client(pub(super) Arc<str>);
+
+impl FromRequestParts<Arc<Site>> for Client {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Site>) -> Result<Self, HttpError> {
+        let (access, peer) = (parts.extensions.get::<Access>(), parts.extensions.get::<Peer>());
+        let Some(peer) = peer else { return Err(unauthorized("serve.token_file")) };
+        let is_socket = peer.is_client && matches!(peer.from, Origin::Unix { .. });
+        match access {
+            Some(Access::Client | Access::Operate) => Ok(Self(peer.from.to_string().into())),
+            Some(Access::Read) if is_socket => Ok(Self(peer.from.to_string().into())),
+            _ => Err(unauthorized("serve.token_file")),
+        }
+    }
+}
+
+/// Lets a request through if its client may read everything, so also what other clients hold.
+pub(super) async fn readers(request: Request, next: Next) -> Response {
+    match request.extensions().get::<Access>() {
+        Some(Access::Read | Access::Operate) => next.run(request).await,
+        _ => {
+            let text = "clients see only their own leases; send the token of http.read_token_file or http.operate_token_file";
+            HttpError::new(StatusCode::FORBIDDEN, text).into_response()
+        }
     }
 }
 
@@ -106,7 +131,7 @@ impl FromRequestParts<Arc<Site>> for Operator {
     async fn from_request_parts(parts: &mut Parts, site: &Arc<Site>) -> Result<Self, HttpError> {
         let refused = |text: &str| Err(HttpError::new(StatusCode::FORBIDDEN, text));
         match (parts.extensions.get::<Access>(), parts.extensions.get::<Peer>()) {
-            (Some(Access::Operate), Some(peer)) => Ok(Self { address: peer.address }),
+            (Some(Access::Operate), Some(peer)) => Ok(Self { from: peer.from }),
             _ if !site.tokens.can_operate() => {
                 refused("operations are off; set http.operate_token_file in the daemon's configuration")
             }

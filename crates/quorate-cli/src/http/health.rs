@@ -121,6 +121,6 @@ fn answer(access: Access, ok: bool, whole: &impl Serialize) -> Result<Response, 
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     match access {
         Access::Health => page(status, &PublicHealth { ok }),
-        Access::Read | Access::Operate => page(status, whole),
+        Access::Client | Access::Read | Access::Operate => page(status, whole),
     }
 }

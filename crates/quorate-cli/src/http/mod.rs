@@ -14,24 +14,32 @@
 //! rebinding). With a read token, `/livez`, `/readyz` and `/leader` answer every client with their status
 //! alone. Operations always need the operate token. A request from a page of another origin is refused.
 //!
+//! Where clients of leases connect ([`crate::leases`]), nothing is shown of other clients without such a token. On a unix socket the
+//! permission of its file is the access; on an address of this machine, clients send a token of their own.
+//!
 //! # Limits
 //!
 //! A slow, malformed or hostile client costs a connection and a limited time: see [`server`]. The daemon's
 //! loop does not wait for the server, and the lease does not depend on it.
 
 mod api;
+mod door;
 mod error;
 mod guard;
 mod health;
+mod leases;
+mod messages;
 mod openapi;
 mod operate;
 mod operations;
 mod page;
+mod parameter;
 mod params;
 mod places;
 mod router;
 mod server;
 mod site;
 mod tokens;
+mod watch;
 
 pub(crate) use server::{Listener, Server};

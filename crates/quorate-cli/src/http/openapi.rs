@@ -1,6 +1,6 @@
 //! The description of the API, in the format OpenAPI 3.1. Its schemas are those of the types that are sent.
 
-use super::operations::{Operation, error_schema};
+use super::operations::{Method, Operation, error_schema};
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
@@ -15,14 +15,14 @@ pub(super) fn document(operations: &[Operation]) -> Value {
     let mut paths = Map::new();
     for operation in operations {
         let methods = paths.entry(operation.path.as_str()).or_insert_with(|| json!({}));
-        methods[if operation.is_post { "post" } else { "get" }] = operation.describe(&mut generator);
+        methods[operation.method.word()] = operation.describe(&mut generator);
     }
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Quorate",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Leadership, nodes and jobs of one daemon. An error is {\"status\", \"error\"}. If the daemon has a \
+            "description": "Leadership, nodes, jobs and leases of one daemon. An error is {\"status\", \"error\"}. If the daemon has a \
                             read token, /livez, /readyz and /leader answer clients without it with their status alone, \
                             and all other paths with 401.",
         },
@@ -44,7 +44,12 @@ impl Operation {
         let error = json!({ "application/json": { "schema": error_schema(generator) } });
         let mut responses = json!({ "200": { "description": self.summary, "content": content } });
         for (status, description) in self.others.iter().chain(&USUAL) {
-            let content = if self.is_health && *status == "503" { &content } else { &error };
+            let shown = self.shows.filter(|(of, _)| of == status);
+            let content = match shown {
+                Some((_, schema)) => json!({ "application/json": { "schema": schema(generator) } }),
+                None if self.is_health && *status == "503" => content.clone(),
+                None => error.clone(),
+            };
             responses[*status] = json!({ "description": description, "content": content });
         }
         let names = self.path.split(['{', '}']).skip(1).step_by(2);
@@ -52,23 +57,27 @@ impl Operation {
             |name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } });
         let mut parameters: Vec<Value> = names.map(in_path).collect();
         let mut described = json!({ "summary": self.summary, "responses": responses });
-        if self.is_post {
+        if self.method == Method::Post {
             let properties = self.parameters.iter().map(|parameter| {
-                (parameter.name.to_owned(), json!({ "type": parameter.kind, "description": parameter.about }))
+                let mut schema = parameter.kind.schema();
+                schema["description"] = parameter.about.into();
+                (parameter.name.to_owned(), schema)
             });
             let properties: Map<String, Value> = properties.collect();
             let required = self.parameters.iter().filter(|parameter| parameter.is_required);
             let required: Vec<&str> = required.map(|parameter| parameter.name).collect();
             let body = json!({ "type": "object", "properties": properties, "required": required });
             described["requestBody"] = json!({ "content": { "application/json": { "schema": body } } });
-            described["security"] = json!([{ "token": [] }]);
+            if !self.is_for_clients {
+                described["security"] = json!([{ "token": [] }]);
+            }
         } else {
             parameters.extend(self.parameters.iter().map(|parameter| {
                 json!({
                     "name": parameter.name,
                     "in": "query",
                     "description": parameter.about,
-                    "schema": { "type": parameter.kind },
+                    "schema": parameter.kind.schema(),
                 })
             }));
         }
@@ -83,7 +92,7 @@ mod tests {
     use axum::routing::MethodRouter;
 
     fn all(has_jobs: bool) -> Vec<Operation> {
-        operations::all(has_jobs, MethodRouter::new())
+        operations::all(has_jobs, true, MethodRouter::new())
     }
 
     #[test]

@@ -48,10 +48,10 @@ async fn act(verb: Verb, site: &Site, names: Names, operator: &guard::Operator, 
     let given = Posted { names: &names, params: &params, now: site.quorum.wall() };
     let action = Action::read(verb, &given).map_err(|wrong| HttpError::bad_request(wrong.text))?;
     let wait = params.wait()?;
-    let by = Operator::named(&operator.name(), given.text("reason"));
+    let by = Operator::named(&operator.from.operator(), given.text("reason"));
     if verb == Verb::Resign {
         let group = &**site.election.group();
-        tracing::info!(group, peer = %operator.address, "asked over HTTP to make the leader resign");
+        tracing::info!(group, peer = %operator.from, "asked over HTTP to make the leader resign");
     }
     let _permit = permit(site).await;
     let done = operate::act(&site.quorum, (site.election.group(), &action), &by, wait).await?;

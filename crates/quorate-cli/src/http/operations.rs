@@ -1,12 +1,19 @@
 //! The operations of the API: one list, from which the router and the description are made.
 
-use super::{api, error, health, operate, site::Site};
+use super::{
+    api, error, health, leases, messages, operate,
+    parameter::{Kind, Parameter},
+    site::Site,
+    watch,
+};
 use crate::{audit, claims, jobs, leader, locks, nodes, shards, status};
-use axum::routing::{MethodRouter, get};
-use quorate_operator::{Kind, Need, Request, Reset, Resignation, Verb, view::JobView};
+use axum::routing::{MethodRouter, delete, get, post};
+use quorate_operator::{Kind as FieldKind, Need, Request, Reset, Resignation, Verb, view::JobView};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use std::sync::Arc;
 
+/// Returns the schema of a document.
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 /// The meaning of a status other than 200.
 type Status = (&'static str, &'static str);
 
@@ -16,10 +23,16 @@ const NO_JOB: Status = ("404", "There is no such job, or the leader refused");
 const NO_MESSAGE: Status = ("404", "The nodes store nothing of the message");
 const UNANSWERED: Status = ("504", "No answer of the leader in time; it may still carry the request out");
 const HELD: Status = ("504", "A worker holds the message");
-const ENTRIES: Parameter = Parameter::new("limit", "integer", "Number of entries, up to 10000; default 20");
+const CONFLICT: Status = ("409", "Another client holds the lock; the body names the holder");
+const LIMIT: Status = ("429", "The client, or all clients, hold as much as the limits permit");
+const UNKNOWN: Status =
+    ("404", "The lease is lost: no lease has this id, for example because the daemon has restarted");
+const ENDED: Status = ("410", "The lease has ended; the body has the reason");
+const ENTRIES: Parameter =
+    Parameter::new("limit", Kind::Number, "Number of entries, up to 10000; default 20");
 const NAMES: Parameter = Parameter::new(
     "limit",
-    "integer",
+    Kind::Number,
     "Number of stored names to look at, up to 10000, which is the default",
 );
 
@@ -29,27 +42,41 @@ pub(super) struct Operation {
     pub(super) route: MethodRouter<Arc<Site>>,
     /// The parameters of a GET, and the properties of the body of a POST.
     pub(super) parameters: Vec<Parameter>,
-    pub(super) is_post: bool,
+    pub(super) method: Method,
+    /// True if clients of leases may use it. All others are for those who may read everything.
+    pub(super) is_for_clients: bool,
     pub(super) summary: String,
     /// The schema of the answer; `None` for text.
-    pub(super) answer: Option<fn(&mut SchemaGenerator) -> Schema>,
+    pub(super) answer: Option<SchemaOf>,
     /// The statuses other than 200 that are specific to this operation.
     pub(super) others: &'static [Status],
+    /// A status whose body has a schema of its own.
+    pub(super) shows: Option<(&'static str, SchemaOf)>,
     /// True if the body of the other statuses has the schema of the answer.
     pub(super) is_health: bool,
 }
 
-/// A parameter of an operation.
-pub(super) struct Parameter {
-    pub(super) name: &'static str,
-    /// The type in JSON.
-    pub(super) kind: &'static str,
-    pub(super) about: &'static str,
-    pub(super) is_required: bool,
+/// The method of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Get,
+    Post,
+    Delete,
+}
+
+impl Method {
+    /// Returns the name in the description.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+            Self::Delete => "delete",
+        }
+    }
 }
 
 /// Returns the operations of a daemon. `description` answers with their description.
-pub(super) fn all(has_jobs: bool, description: MethodRouter<Arc<Site>>) -> Vec<Operation> {
+pub(super) fn all(has_jobs: bool, has_clients: bool, description: MethodRouter<Arc<Site>>) -> Vec<Operation> {
     let mut all = vec![
         look::<health::Live>("/livez", "200 while the main loop of the daemon runs", get(health::livez))
             .health(),
@@ -66,7 +93,8 @@ pub(super) fn all(has_jobs: bool, description: MethodRouter<Arc<Site>>) -> Vec<O
             "/api/v1/openapi.json",
             "This description",
             description,
-        ),
+        )
+        .for_clients(),
         look::<status::Page>(
             "/api/v1/status",
             "The nodes, and the holders of resources, as `quorate status --json`",
@@ -74,7 +102,7 @@ pub(super) fn all(has_jobs: bool, description: MethodRouter<Arc<Site>>) -> Vec<O
         )
         .takes([Parameter::new(
             "resource",
-            "string",
+            Kind::Text,
             "A lock, election/GROUP or claim/SET/ID; may be repeated; default the group",
         )]),
         look::<nodes::Page>(
@@ -111,6 +139,12 @@ pub(super) fn all(has_jobs: bool, description: MethodRouter<Arc<Site>>) -> Vec<O
         .others(&[NO_QUORUM]),
     ];
     all.extend(of_claims());
+    if has_clients {
+        all.extend(of_leases());
+        all.extend(of_messages());
+        let list = "The leases of all clients, by client, without their ids";
+        all.push(look::<leases::Listed>("/api/v1/leases", list, get(leases::list)));
+    }
     if has_jobs {
         all.extend(of_jobs());
     }
@@ -143,6 +177,58 @@ fn of_claims() -> [Operation; 3] {
     ]
 }
 
+fn of_leases() -> [Operation; 3] {
+    [
+        look::<leases::Page>(
+            "/api/v1/leases",
+            "Acquire locks, for a lease that is held while its client sends requests about it",
+            post(leases::acquire),
+        )
+        .does(Method::Post, &leases::ACQUIRE)
+        .others(&[CONFLICT, LIMIT, NO_QUORUM])
+        .shows::<leases::Conflict>("409"),
+        look::<leases::Page>(
+            "/api/v1/leases/{id}",
+            "Keep a lease, and look at it or wait for its step-down or end. With `Accept: text/event-stream`, a stream of \
+             its states, which ends after `keep`",
+            get(watch::watch),
+        )
+        .does(Method::Get, &watch::WATCH)
+        .others(&[UNKNOWN, ENDED])
+        .shows::<watch::Gone>("410"),
+        look::<watch::Released>("/api/v1/leases/{id}", "Release a lease", delete(watch::release))
+            .does(Method::Delete, &[])
+            .others(&[UNKNOWN, ENDED])
+            .shows::<watch::Gone>("410"),
+    ]
+}
+
+fn of_messages() -> [Operation; 3] {
+    [
+        look::<messages::Page>(
+            "/api/v1/claims/{set}",
+            "Claim messages, for a lease on those that are free",
+            post(messages::claim),
+        )
+        .does(Method::Post, &messages::CLAIM)
+        .others(&[LIMIT, NO_QUORUM]),
+        look::<messages::Outcomes>(
+            "/api/v1/leases/{id}/complete",
+            "Record messages of a lease as done",
+            post(messages::complete),
+        )
+        .does(Method::Post, &messages::COMPLETE)
+        .others(&[UNKNOWN]),
+        look::<messages::Outcomes>(
+            "/api/v1/leases/{id}/abandon",
+            "Free messages of a lease for other workers",
+            post(messages::abandon),
+        )
+        .does(Method::Post, &messages::ABANDON)
+        .others(&[UNKNOWN]),
+    ]
+}
+
 fn of_jobs() -> [Operation; 5] {
     let from = "Ticks later than this time (RFC 3339); default now";
     let at = "The time at which it should have run (RFC 3339); default its latest tick";
@@ -168,8 +254,8 @@ fn of_jobs() -> [Operation; 5] {
             get(api::next),
         )
         .takes([
-            Parameter::new("count", "integer", "Number of ticks, up to 10000; default 5"),
-            Parameter::new("from", "string", from),
+            Parameter::new("count", Kind::Number, "Number of ticks, up to 10000; default 5"),
+            Parameter::new("from", Kind::Text, from),
         ])
         .others(&[NO_JOB, NO_QUORUM]),
         look::<jobs::WhyPage>(
@@ -177,14 +263,14 @@ fn of_jobs() -> [Operation; 5] {
             "Why a job did or did not run, as `quorate jobs why --json`",
             get(api::why),
         )
-        .takes([Parameter::new("at", "string", at)])
+        .takes([Parameter::new("at", Kind::Text, at)])
         .others(&[NO_JOB, NO_QUORUM]),
     ]
 }
 
 /// Returns the operation of an action, whose parameters are its fields.
 fn action(verb: Verb) -> Operation {
-    let (path, answer, others): (_, fn(&mut SchemaGenerator) -> Schema, &[Status]) = match verb {
+    let (path, answer, others): (_, SchemaOf, &[Status]) = match verb {
         Verb::Resign => {
             ("election/resign".to_owned(), schema::<Resignation>, &[NOT_LED, NO_QUORUM, UNANSWERED])
         }
@@ -202,23 +288,25 @@ fn action(verb: Verb) -> Operation {
         .iter()
         .map(|field| Parameter {
             name: field.name,
-            kind: if field.kind == Kind::Term { "integer" } else { "string" },
+            kind: if field.kind == FieldKind::Term { Kind::Number } else { Kind::Text },
             about: field.about,
             is_required: field.need == Need::Required,
         })
         .collect();
     if verb.waits() {
         let about = "Longest wait for the leader's answer, up to 30s; default 10s";
-        parameters.push(Parameter::new("wait", "string", about));
+        parameters.push(Parameter::new("wait", Kind::Text, about));
     }
     Operation {
         path: format!("/api/v1/{path}"),
         route: operate::action(verb),
         parameters,
-        is_post: true,
+        method: Method::Post,
+        is_for_clients: false,
         summary: format!("{}: {}", verb.words().label, verb.words().effect),
         answer: Some(answer),
         others,
+        shows: None,
         is_health: false,
     }
 }
@@ -228,10 +316,12 @@ fn look<A: JsonSchema>(path: &str, summary: &str, route: MethodRouter<Arc<Site>>
         path: path.to_owned(),
         route,
         parameters: Vec::new(),
-        is_post: false,
+        method: Method::Get,
+        is_for_clients: false,
         summary: summary.to_owned(),
         answer: Some(schema::<A>),
         others: &[],
+        shows: None,
         is_health: false,
     }
 }
@@ -249,6 +339,20 @@ impl Operation {
         Self { parameters: parameters.into(), ..self }
     }
 
+    /// Makes it an operation of clients, with this method and these parameters.
+    fn does(self, method: Method, parameters: &[Parameter]) -> Self {
+        Self { method, parameters: parameters.into(), ..self }.for_clients()
+    }
+
+    /// Gives the body of a status a schema of its own.
+    fn shows<A: JsonSchema>(self, status: &'static str) -> Self {
+        Self { shows: Some((status, schema::<A>)), ..self }
+    }
+
+    fn for_clients(self) -> Self {
+        Self { is_for_clients: true, ..self }
+    }
+
     fn others(self, others: &'static [Status]) -> Self {
         Self { others, ..self }
     }
@@ -259,15 +363,10 @@ impl Operation {
 
     fn health(self) -> Self {
         Self {
+            is_for_clients: true,
             others: &[("503", "It is not so. The body has the same properties as with 200")],
             is_health: true,
             ..self
         }
-    }
-}
-
-impl Parameter {
-    const fn new(name: &'static str, kind: &'static str, about: &'static str) -> Self {
-        Self { name, kind, about, is_required: false }
     }
 }

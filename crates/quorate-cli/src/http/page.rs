@@ -1,9 +1,10 @@
 //! The operator's page: the router of `quorate-web` for this daemon, its guard, and the facts that it shows.
 
-use super::{guard, site::Site};
-use crate::{claims, config::Config, connect, doctor, exit::Failure};
+use super::{guard, leases::views, site::Site};
+use crate::{claims, config::Config, connect, doctor, exit::Failure, leases::Leases};
 use axum::{Router, middleware};
 use quorate::{internals::Marker, quorum::Quorum};
+use quorate_operator::view::ClientLease;
 use quorate_web::{
     Examination, Finding, Message, Messages, NodeFacts, NodeSource, Page, Severity, SourceFuture,
 };
@@ -11,7 +12,8 @@ use std::{fmt, sync::Arc};
 
 /// Returns the paths of the page, behind a guard of their own.
 pub(super) fn router(site: &Arc<Site>) -> Result<Router, Failure> {
-    let facts = Facts { quorum: site.quorum.clone(), config: site.config.clone() };
+    let leases = site.leases.clone();
+    let facts = Facts { quorum: site.quorum.clone(), config: site.config.clone(), leases };
     let mut page = Page::new(&site.election).ttl(site.config.lease.ttl).source(facts);
     if !site.has_jobs {
         page = page.without_jobs();
@@ -32,6 +34,8 @@ pub(super) fn router(site: &Arc<Site>) -> Result<Router, Failure> {
 struct Facts {
     quorum: Quorum,
     config: Config,
+    /// The leases of clients, if the daemon holds any.
+    leases: Option<Arc<Leases>>,
 }
 
 impl fmt::Debug for Facts {
@@ -52,6 +56,10 @@ impl NodeSource for Facts {
             let list = list.into_iter().map(|(id, state)| Message { id, state }).collect();
             Ok(Messages { list, complete, missing })
         })
+    }
+
+    fn client_leases(&self) -> Option<Vec<ClientLease>> {
+        self.leases.as_deref().map(views)
     }
 }
 

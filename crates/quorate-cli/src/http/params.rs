@@ -1,4 +1,7 @@
-use super::error::HttpError;
+use super::{
+    error::HttpError,
+    parameter::{Kind, Parameter},
+};
 use crate::{config::nearest, time};
 use axum::{body::Body, http::StatusCode};
 use quorate::{env::WallTime, plain::plain};
@@ -8,6 +11,8 @@ use url::form_urlencoded;
 
 /// The largest body of a request, in bytes.
 const BODY_MAX: usize = 16 * 1024;
+/// The largest body of a request with lists, in bytes.
+const LISTS_BODY_MAX: usize = 1024 * 1024;
 /// The longest value that an error repeats, in bytes.
 const SHOWN_MAX: usize = 200;
 /// The longest wait for the answer of a leader.
@@ -40,35 +45,13 @@ impl Params {
 
     /// Reads the body of a request: a JSON object with strings and numbers, or nothing.
     pub(super) async fn of_body(body: Body, known: &[&str]) -> Result<Self, HttpError> {
-        let too_long = |_| {
-            let text = format!(
-                "the body is longer than {BODY_MAX} bytes, or did not arrive; send a short JSON object"
-            );
-            HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, text)
-        };
-        let body = axum::body::to_bytes(body, BODY_MAX).await.map_err(too_long)?;
-        if body.is_empty() {
-            return Ok(Self::default());
-        }
-        let object: Map<String, Value> = serde_json::from_slice(&body).map_err(|error| {
-            let text =
-                format!("the body is not a JSON object: {error}; send {{\"name\": \"value\"}}, or no body");
-            HttpError::bad_request(plain(&text, SHOWN_MAX * 2))
-        })?;
-        let mut pairs = Vec::new();
-        for (name, value) in object {
-            let value = match value {
-                Value::String(text) => text,
-                Value::Number(number) => number.to_string(),
-                Value::Null => continue,
-                _ => {
-                    let name = plain(&name, SHOWN_MAX);
-                    return Err(HttpError::bad_request(format!("{name:?} is not a string or a number")));
-                }
-            };
-            pairs.push((name, value));
-        }
-        Self::checked(pairs, known)
+        Self::checked(read(body, BODY_MAX, &[]).await?, known)
+    }
+
+    /// Reads the body of a request with these parameters, which may be lists and flags.
+    pub(super) async fn of_request(body: Body, parameters: &[Parameter]) -> Result<Self, HttpError> {
+        let known: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
+        Self::checked(read(body, LISTS_BODY_MAX, parameters).await?, &known)
     }
 
     fn checked(pairs: Vec<(String, String)>, known: &[&str]) -> Result<Self, HttpError> {
@@ -103,6 +86,35 @@ impl Params {
         })
     }
 
+    /// Returns whether a flag is set.
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.get(name) == Some("true")
+    }
+
+    /// Returns a length of time.
+    pub(super) fn duration(
+        &self,
+        name: &str,
+        default: Duration,
+        range: RangeInclusive<Duration>,
+    ) -> Result<Duration, HttpError> {
+        let Some(text) = self.get(name) else { return Ok(default) };
+        let given = humantime::parse_duration(text);
+        let Some(time) = given.ok().filter(|time| range.contains(time)) else {
+            let (low, high) = range.into_inner();
+            let bounds = match high {
+                Duration::MAX => String::new(),
+                high => format!(
+                    " from {} to {}",
+                    humantime::format_duration(low),
+                    humantime::format_duration(high)
+                ),
+            };
+            return Err(wrong(name, text, &format!("is not a time{bounds}; write it like 500ms or 10s")));
+        };
+        Ok(time)
+    }
+
     pub(super) fn time(&self, name: &str) -> Result<Option<WallTime>, HttpError> {
         let parse = |text: &str| time::parse(text).map_err(|error| wrong(name, text, &error));
         self.get(name).map(parse).transpose()
@@ -118,7 +130,54 @@ impl Params {
     }
 }
 
-fn wrong(name: &str, value: &str, reason: &str) -> HttpError {
+pub(super) fn wrong(name: &str, value: &str, reason: &str) -> HttpError {
     let value = plain(value, SHOWN_MAX);
     HttpError::bad_request(format!("{name} {value:?} {}", plain(reason, SHOWN_MAX * 2)))
+}
+
+/// Reads the names and values of a JSON object. Only parameters of these kinds may be lists or flags.
+async fn read(body: Body, most: usize, parameters: &[Parameter]) -> Result<Vec<(String, String)>, HttpError> {
+    let too_long = |_| {
+        let text =
+            format!("the body is longer than {most} bytes, or did not arrive; send a short JSON object");
+        HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+    };
+    let body = axum::body::to_bytes(body, most).await.map_err(too_long)?;
+    if body.is_empty() {
+        return Ok(Vec::new());
+    }
+    let object: Map<String, Value> = serde_json::from_slice(&body).map_err(|error| {
+        let text =
+            format!("the body is not a JSON object: {error}; send {{\"name\": \"value\"}}, or no body");
+        HttpError::bad_request(plain(&text, SHOWN_MAX * 2))
+    })?;
+    let mut pairs = Vec::new();
+    for (name, value) in object {
+        let kind = parameters.iter().find(|parameter| parameter.name == name).map(|parameter| parameter.kind);
+        let expected = match kind {
+            Some(Kind::List) => "a list of strings, like [\"a\", \"b\"]",
+            Some(Kind::Flag) => "true or false",
+            _ => "a string or a number",
+        };
+        let mut add = |value: Value| {
+            let text = match (value, kind) {
+                (Value::String(text), None | Some(Kind::Text | Kind::Number | Kind::List)) => text,
+                (Value::Number(number), None | Some(Kind::Text | Kind::Number)) => number.to_string(),
+                (Value::Bool(flag), Some(Kind::Flag)) => flag.to_string(),
+                _ => {
+                    let name = plain(&name, SHOWN_MAX);
+                    return Err(HttpError::bad_request(format!("{name:?} is not {expected}")));
+                }
+            };
+            pairs.push((name.clone(), text));
+            Ok(())
+        };
+        match (value, kind) {
+            (Value::Null, _) => {}
+            (Value::Array(items), Some(Kind::List)) => items.into_iter().try_for_each(add)?,
+            (_, Some(Kind::List)) => add(Value::Null)?,
+            (value, _) => add(value)?,
+        }
+    }
+    Ok(pairs)
 }

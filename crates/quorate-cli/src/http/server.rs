@@ -1,20 +1,25 @@
-//! The listener and its connections.
+//! The listeners and their connections.
 //!
-//! A connection lasts for a minute at most. The head of a request must arrive within five seconds, and must be
+//! A connection lasts for a minute at most. Then an answer that is due may still be sent: for operators within a second, and for
+//! clients of leases, whose requests wait, within the longest time of a request. The head of a request must arrive within five seconds, and must be
 //! shorter than 16 KiB. While too many connections are open, a new one takes the place of the oldest: see [`Places`].
 
 use super::{
-    places::{Peer, Places},
-    router::router,
+    door::{Door, Stream},
+    guard::ANSWER,
+    places::{CLIENTS, PLACES, Peer, Places},
+    router::{api_router, router},
     site::Site,
     tokens::Tokens,
 };
-use crate::recorder::Measurements;
 use crate::{
-    config::{Config, HttpConfig},
-    exit::{FAILURE, Failure},
+    config::{Config, HttpConfig, ServeConfig},
+    exit::Failure,
+    leases::Leases,
+    recorder::Measurements,
 };
 use axum::{Extension, Router};
+use futures_util::future::join_all;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -26,10 +31,7 @@ use quorate::{
     quorum::Quorum,
 };
 use std::{pin::pin, sync::Arc, time::Duration};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::{JoinSet, yield_now},
-};
+use tokio::task::{JoinSet, yield_now};
 use tokio_util::sync::CancellationToken;
 
 /// The longest time until the head of a request has arrived.
@@ -43,10 +45,10 @@ const FINISH: Duration = Duration::from_secs(1);
 /// The pause after a failure to accept a connection, such as too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// A listener, before there is a quorum. Clients that connect wait until the server is started.
+/// The listeners, before there is a quorum. Clients that connect wait until the server is started.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    listener: TcpListener,
+    doors: Vec<Door>,
     tokens: Tokens,
     exporter: Measurements,
 }
@@ -60,20 +62,26 @@ pub(crate) struct Server {
 }
 
 impl Listener {
-    /// Reads the tokens and listens. The server will show the measurements of `exporter`.
-    pub(crate) async fn bind(config: &HttpConfig, exporter: Measurements) -> Result<Self, Failure> {
-        let tokens = Tokens::read(config)?;
-        let failed = |error: std::io::Error| {
-            let text = format!(
-                "http.listen {}: cannot listen: {error}; choose another address, or end the program that uses it",
-                config.listen
-            );
-            Failure::new(FAILURE, text)
-        };
-        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        tracing::info!("listening for HTTP on http://{address}");
-        Ok(Self { listener, tokens, exporter })
+    /// Reads the tokens and listens for operators. The server will show the measurements of `exporter`.
+    pub(crate) async fn bind(http: &HttpConfig, exporter: Measurements) -> Result<Self, Failure> {
+        Self::bind_all(Some(http), None, exporter).await
+    }
+
+    /// Reads the tokens and listens for operators and for clients of leases.
+    pub(crate) async fn bind_all(
+        http: Option<&HttpConfig>,
+        serve: Option<&ServeConfig>,
+        exporter: Measurements,
+    ) -> Result<Self, Failure> {
+        let tokens = Tokens::read(http, serve)?;
+        let mut doors = Vec::new();
+        if let Some(http) = http {
+            doors.push(Door::for_operators(http.listen).await?);
+        }
+        if let Some(serve) = serve {
+            doors.extend(Door::for_clients(serve).await?);
+        }
+        Ok(Self { doors, tokens, exporter })
     }
 
     /// Starts the server.
@@ -87,11 +95,30 @@ impl Listener {
         config: &Config,
         has_jobs: bool,
     ) -> Result<Server, Failure> {
-        let Self { listener, tokens, exporter } = self;
-        let site = Arc::new(Site::new((quorum, election), config, has_jobs, tokens, exporter));
+        self.start_with((quorum, election), config, has_jobs, None)
+    }
+
+    /// Starts the server like [`Listener::start`], with the leases of clients.
+    pub(crate) fn start_with(
+        self,
+        of: (&Quorum, &Election),
+        config: &Config,
+        has_jobs: bool,
+        leases: Option<Arc<Leases>>,
+    ) -> Result<Server, Failure> {
+        let Self { doors, tokens, exporter } = self;
+        let site = Arc::new(Site::new(of, config, has_jobs, leases, tokens, exporter));
         let stop = CancellationToken::new();
-        let router = router(&site)?;
-        let task = quorum.env().spawn_scoped(serve(listener, router, Arc::clone(&site), stop.clone()));
+        // The page shows what all clients hold, so it is for operators alone.
+        let (page, api) = (router(&site)?, api_router(&site));
+        let each = doors.into_iter().map(|door| {
+            let router = if door.is_for_clients { api.clone() } else { page.clone() };
+            serve(door, router, Arc::clone(&site), stop.clone())
+        });
+        let all: Vec<_> = each.collect();
+        let task = of.0.env().spawn_scoped(async {
+            join_all(all).await;
+        });
         Ok(Server { site, stop, task })
     }
 }
@@ -117,16 +144,17 @@ impl Server {
 }
 
 /// Serves until `stop` is cancelled.
-async fn serve(listener: TcpListener, router: Router, site: Arc<Site>, stop: CancellationToken) {
+async fn serve(door: Door, router: Router, site: Arc<Site>, stop: CancellationToken) {
     let env = site.env().clone();
-    let (places, mut connections) = (Arc::new(Places::default()), JoinSet::new());
+    let is_client = door.is_for_clients;
+    let (places, mut connections) = (Places::new(if is_client { CLIENTS } else { PLACES }), JoinSet::new());
     loop {
         tokio::select! { biased;
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => {
-                    let peer = Peer { address, place: places.enter() };
+            accepted = door.accept() => match accepted {
+                Ok((stream, from)) => {
+                    let peer = Peer { from, is_client, place: places.enter(from) };
                     connections.spawn(connection(env.clone(), stream, router.clone(), peer, stop.clone()));
                     // Among many new connections, each may answer a request before its place is taken.
                     yield_now().await;
@@ -138,13 +166,13 @@ async fn serve(listener: TcpListener, router: Router, site: Arc<Site>, stop: Can
             }
         }
     }
-    drop(listener);
+    drop(door);
     env.before(env.now() + FINISH, async { while connections.join_next().await.is_some() {} }).await;
 }
 
 /// Serves one connection. A client's error ends its connection, and is not logged.
-async fn connection(env: Env, stream: TcpStream, router: Router, peer: Peer, stop: CancellationToken) {
-    let place = Arc::clone(&peer.place);
+async fn connection(env: Env, stream: Stream, router: Router, peer: Peer, stop: CancellationToken) {
+    let (place, finish) = (Arc::clone(&peer.place), if peer.is_client { ANSWER } else { FINISH });
     let mut protocol = http1::Builder::new();
     protocol
         .timer(TokioTimer::new())
@@ -157,7 +185,14 @@ async fn connection(env: Env, stream: TcpStream, router: Router, peer: Peer, sto
         _ = served.as_mut() => return,
         () = place.taken() => return,
         () = stop.cancelled() => {}
-        () = env.sleep(CONNECTION) => {}
+        () = env.sleep(CONNECTION) => {
+            served.as_mut().graceful_shutdown();
+            tokio::select! { biased;
+                _ = env.before(env.now() + finish, served.as_mut()) => return,
+                () = place.taken() => return,
+                () = stop.cancelled() => {}
+            }
+        }
     }
     served.as_mut().graceful_shutdown();
     env.before(env.now() + FINISH, served).await;

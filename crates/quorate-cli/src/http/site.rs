@@ -1,5 +1,4 @@
-use crate::recorder::Measurements;
-use crate::{config::Config, http::tokens::Tokens};
+use crate::{config::Config, http::tokens::Tokens, leases::Leases, recorder::Measurements};
 use quorate::{
     election::Election,
     env::{BootTime, Env},
@@ -29,6 +28,8 @@ pub(super) struct Site {
     pub(super) config: Config,
     /// True if the daemon runs jobs.
     pub(super) has_jobs: bool,
+    /// The leases of clients, if the daemon holds any.
+    pub(super) leases: Option<Arc<Leases>>,
     pub(super) tokens: Tokens,
     pub(super) exporter: Measurements,
     /// The permits of the requests that query the nodes. Each of these requests needs one permit.
@@ -44,6 +45,7 @@ impl Site {
         (quorum, election): (&Quorum, &Election),
         config: &Config,
         has_jobs: bool,
+        leases: Option<Arc<Leases>>,
         tokens: Tokens,
         exporter: Measurements,
     ) -> Self {
@@ -52,6 +54,7 @@ impl Site {
             election: election.clone(),
             config: Config { group: Some(Arc::clone(election.group())), ..config.clone() },
             has_jobs,
+            leases,
             tokens,
             exporter,
             asking: Semaphore::new(ASKING_MAX),

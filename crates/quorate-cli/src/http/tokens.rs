@@ -1,9 +1,12 @@
 use crate::{
-    config::HttpConfig,
+    config::{HttpConfig, ServeConfig},
     exit::{CONFIG, Failure},
     files,
 };
-use std::{fmt, io, path::Path};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
 use subtle::ConstantTimeEq;
 
 /// The shortest token that is accepted, in bytes.
@@ -16,6 +19,8 @@ const TOKEN_MAX: usize = 256;
 pub(super) enum Access {
     /// Ask for the status of a health check.
     Health,
+    /// Hold leases, and see only these.
+    Client,
     /// Read everything.
     Read,
     /// Change jobs and the leadership.
@@ -26,7 +31,7 @@ impl Access {
     /// Returns the rights on the page.
     pub(super) const fn on_page(self) -> Option<quorate_web::Access> {
         match self {
-            Self::Health => None,
+            Self::Health | Self::Client => None,
             Self::Read => Some(quorate_web::Access::Read),
             Self::Operate => Some(quorate_web::Access::Operate),
         }
@@ -38,6 +43,7 @@ impl Access {
 pub(super) struct Tokens {
     read: Option<Token>,
     operate: Option<Token>,
+    client: Option<Token>,
 }
 
 /// Reads a file to its end.
@@ -51,23 +57,36 @@ impl Tokens {
     ///
     /// # Errors
     /// A [`Failure`] that names the field, the file, the reason and the fix.
-    pub(super) fn read(config: &HttpConfig) -> Result<Self, Failure> {
-        Self::read_with(config, &files::read_apart)
+    pub(super) fn read(http: Option<&HttpConfig>, serve: Option<&ServeConfig>) -> Result<Self, Failure> {
+        Self::read_with(http, serve, &files::read_apart)
     }
 
-    fn read_with(config: &HttpConfig, reader: &Reader) -> Result<Self, Failure> {
-        let read = |field, file: &Option<_>| {
-            file.as_deref().map(|file| Token::read(field, file, reader)).transpose()
-        };
+    fn read_with(
+        http: Option<&HttpConfig>,
+        serve: Option<&ServeConfig>,
+        reader: &Reader,
+    ) -> Result<Self, Failure> {
+        let read =
+            |field, file: Option<&PathBuf>| file.map(|file| Token::read(field, file, reader)).transpose();
         let tokens = Self {
-            read: read("http.read_token_file", &config.read_token_file)?,
-            operate: read("http.operate_token_file", &config.operate_token_file)?,
+            read: read("http.read_token_file", http.and_then(|http| http.read_token_file.as_ref()))?,
+            operate: read("http.operate_token_file", http.and_then(|http| http.operate_token_file.as_ref()))?,
+            client: read("serve.token_file", serve.and_then(|serve| serve.token_file.as_ref()))?,
         };
         if let (Some(read), Some(operate)) = (&tokens.read, &tokens.operate)
             && operate.is(read)
         {
             let text = "http.operate_token_file has the same token as http.read_token_file, so that every reader \
                         could operate; write another token into one of them";
+            return Err(Failure::new(CONFIG, text));
+        }
+        let is_client = |other: &Option<Token>| match (other, &tokens.client) {
+            (Some(other), Some(client)) => other.is(client),
+            _ => false,
+        };
+        if is_client(&tokens.read) || is_client(&tokens.operate) {
+            let text = "serve.token_file has the same token as http.read_token_file or http.operate_token_file, so that every \
+                        client could see the leases of others; write another token into it";
             return Err(Failure::new(CONFIG, text));
         }
         Ok(tokens)
@@ -91,18 +110,20 @@ impl Tokens {
             (Some(token), Some(given)) => token.is(given),
             _ => false,
         };
-        // Both comparisons are always made, so that their duration does not depend on the token.
-        match (is(&self.read), is(&self.operate)) {
-            (_, true) => Access::Operate,
-            (true, _) => Access::Read,
+        // All comparisons are always made, so that their duration does not depend on the token.
+        match (is(&self.client), is(&self.read), is(&self.operate)) {
+            (.., true) => Access::Operate,
+            (_, true, _) => Access::Read,
+            (true, ..) => Access::Client,
             _ => Access::Health,
         }
     }
 
-    /// Returns what a client with this token may do. The operate token also allows to read.
-    pub(super) fn access(&self, given: Option<&str>) -> Access {
+    /// Returns what a client with this token may do. The operate token also allows to read. Without a read token, everybody may
+    /// read, except where clients of leases connect.
+    pub(super) fn access(&self, given: Option<&str>, is_client: bool) -> Access {
         match given.map_or(Access::Health, |given| self.access_of_token(given)) {
-            Access::Health if self.read.is_none() => Access::Read,
+            Access::Health if self.read.is_none() && !is_client => Access::Read,
             access => access,
         }
     }
@@ -174,7 +195,7 @@ mod tests {
     }
 
     fn read(config: &HttpConfig) -> Result<Tokens, Failure> {
-        Tokens::read_with(config, &files::read)
+        Tokens::read_with(Some(config), None, &files::read)
     }
 
     #[test]
@@ -191,7 +212,7 @@ mod tests {
             (Some(READ), Access::Read),
             (Some(OPERATE), Access::Operate),
         ] {
-            assert_eq!(both.access(given), expected, "{given:?}");
+            assert_eq!(both.access(given, false), expected, "{given:?}");
         }
         assert!(both.can_operate() && both.protects_reads());
         assert_eq!(
@@ -199,12 +220,43 @@ mod tests {
             (Access::Read, Access::Operate, Access::Health)
         );
         let open = read(&config(&dir, None, None)).unwrap();
-        assert_eq!((open.access(None), open.access(Some(""))), (Access::Read, Access::Read));
-        assert_eq!(open.access(Some(OPERATE)), Access::Read, "there are no operations");
+        assert_eq!((open.access(None, false), open.access(Some(""), false)), (Access::Read, Access::Read));
+        assert_eq!(open.access(Some(OPERATE), false), Access::Read, "there are no operations");
         assert_eq!(open.access_of_token(OPERATE), Access::Health, "no token is valid");
         let operated = read(&config(&dir, None, Some(OPERATE))).unwrap();
-        assert_eq!((operated.access(None), operated.access(Some(OPERATE))), (Access::Read, Access::Operate));
+        assert_eq!(
+            (operated.access(None, false), operated.access(Some(OPERATE), false)),
+            (Access::Read, Access::Operate)
+        );
         assert!(!format!("{both:?}").contains("reading"));
+    }
+
+    #[test]
+    fn clients_of_leases_see_nothing_without_a_token_for_reading() {
+        let dir = tempfile::tempdir().unwrap();
+        let http = config(&dir, None, Some(OPERATE));
+        let of_clients = |text: &str| {
+            let file = dir.path().join("clients");
+            fs::write(&file, text).unwrap();
+            let serve = ServeConfig {
+                listen: Vec::new(),
+                token_file: Some(file),
+                socket_group: None,
+                leases_per_client: 1,
+            };
+            Tokens::read_with(Some(&http), Some(&serve), &files::read)
+        };
+        let tokens = of_clients("clients-clients-clients").unwrap();
+        for (given, expected) in [
+            (None, Access::Health),
+            (Some("wrong"), Access::Health),
+            (Some("clients-clients-clients"), Access::Client),
+            (Some(OPERATE), Access::Operate),
+        ] {
+            assert_eq!(tokens.access(given, true), expected, "{given:?}");
+        }
+        let same = of_clients(OPERATE).unwrap_err().to_string();
+        assert!(same.contains("the same token") && !same.contains(OPERATE), "{same}");
     }
 
     #[test]

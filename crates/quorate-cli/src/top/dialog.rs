@@ -22,7 +22,7 @@ Enter           show the runs of the job, and why it did or did not run
 Esc             go back; drop the filter
 /               filter by name, state or last outcome
 s  S            change the order; reverse it
-Tab             show all sections, or only nodes, runs, events
+Tab             show all sections, or only nodes, runs, events, leases
 t               trigger the job: run it once now
 p               pause the job, with a reason and until a time
 r               resume the job

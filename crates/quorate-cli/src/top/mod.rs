@@ -16,6 +16,7 @@ mod order;
 mod poller;
 mod question;
 mod screen;
+mod sidecar;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use quorate::env::Env;
 use quorate_operator::{Action, Operator};
 use screen::Screen;
 pub(crate) use screen::check_terminal;
+use sidecar::Sidecar;
 use state::{Effect, State};
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -63,6 +65,7 @@ pub(crate) async fn top(
     let settings = Settings {
         every: args.every,
         wait: args.wait,
+        sidecar: args.sidecar.clone().map(|address| Sidecar { address, token_file: args.token_file.clone() }),
         by: Operator::named(&operator::name(None, environment), None),
     };
     let (news, updates) = mpsc::channel(NEWS_MAX);

@@ -1,5 +1,6 @@
 //! The data that the poller reads from the nodes.
 
+use super::sidecar::LeaseLine;
 use crate::{jobs::WhyPage, status::NodeLine};
 use quorate::env::{BootTime, WallTime};
 use quorate_operator::view::{JobView, RunEnd};
@@ -14,6 +15,8 @@ pub(super) enum News {
     Leader(Result<Option<Leader>, String>),
     /// The jobs, or the reason why they could not be read.
     Jobs(Result<Vec<JobView>, String>),
+    /// The leases of a sidecar's clients, or the reason why they could not be read.
+    Leases(Result<Vec<LeaseLine>, String>),
     Detail(Box<Detail>),
     /// The answer to an action.
     Answer(Result<String, String>),

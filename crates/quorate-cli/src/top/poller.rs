@@ -1,6 +1,9 @@
 //! Reads the nodes for the live view, and sends the actions. One future does all of that; its owner drops it.
 
-use super::news::{Detail, Leader, News};
+use super::{
+    news::{Detail, Leader, News},
+    sidecar::Sidecar,
+};
 use crate::{
     config::Config,
     connect::{self, PATIENCE},
@@ -35,6 +38,7 @@ pub(super) struct Poller<'a> {
     by: Operator,
     every: Duration,
     wait: Duration,
+    sidecar: Option<Sidecar>,
     news: mpsc::Sender<News>,
 }
 
@@ -43,6 +47,8 @@ pub(super) struct Poller<'a> {
 pub(super) struct Settings {
     pub(super) every: Duration,
     pub(super) wait: Duration,
+    /// The sidecar whose leases are shown.
+    pub(super) sidecar: Option<Sidecar>,
     pub(super) by: Operator,
 }
 
@@ -58,9 +64,9 @@ impl<'a> Poller<'a> {
         let looking = connect::only_looking(config)?;
         let jobs = Jobs::new(&looking, group).map_err(|error| invalid(&error))?;
         let election = Resource::election(group).map_err(|error| invalid(&error))?;
-        let Settings { every, wait, by } = settings;
+        let Settings { every, wait, sidecar, by } = settings;
         let copies = Mutex::default();
-        Ok(Self { config, looking, jobs, election, copies, by, every, wait, news })
+        Ok(Self { config, looking, jobs, election, copies, by, every, wait, sidecar, news })
     }
 
     /// Reads and acts until the receiver of the news is dropped.
@@ -73,6 +79,7 @@ impl<'a> Poller<'a> {
             self.nodes(),
             self.leader(),
             self.list(),
+            self.leases(),
             self.details(followed),
             self.act(actions)
         );
@@ -136,6 +143,18 @@ impl<'a> Poller<'a> {
         loop {
             let jobs = jobs::all(&self.jobs).await.map_err(|failure| failure.to_string());
             if !self.tell(News::Jobs(jobs)).await {
+                return;
+            }
+        }
+    }
+
+    async fn leases(&self) {
+        let Some(sidecar) = &self.sidecar else { return };
+        let env = self.looking.env();
+        loop {
+            let late = || Err(format!("{}: no answer within {PATIENCE:?}", sidecar.address));
+            let read = env.before(env.now() + PATIENCE, sidecar.read()).await.unwrap_or_else(late);
+            if !self.tell(News::Leases(read)).await {
                 return;
             }
         }

@@ -6,6 +6,7 @@ use super::{
     news::{Dated, Detail, Leader, Moment, News},
     order::{Order, rows},
     question::{Answer, Question, edit},
+    sidecar::LeaseLine,
 };
 use crate::{status::NodeLine, terminal::Tone};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -32,6 +33,10 @@ pub(super) struct State {
     pub(super) jobs: Option<Dated<Vec<JobView>>>,
     /// The reason why the jobs were last not read.
     pub(super) jobs_error: Option<String>,
+    /// The leases of a sidecar's clients.
+    pub(super) leases: Option<Dated<Vec<LeaseLine>>>,
+    /// The reason why the leases were last not read.
+    pub(super) leases_error: Option<String>,
     /// The newest event is the last.
     pub(super) events: VecDeque<Event>,
     pub(super) section: Section,
@@ -63,6 +68,8 @@ pub(super) enum Section {
     Nodes,
     Runs,
     Events,
+    /// The leases of a sidecar's clients, if there is a sidecar.
+    Leases,
 }
 
 /// A part of the view that takes all keys.
@@ -94,6 +101,8 @@ impl State {
             leader_error: None,
             jobs: None,
             jobs_error: None,
+            leases: None,
+            leases_error: None,
             events: VecDeque::new(),
             section: Section::default(),
             filter: String::new(),
@@ -139,6 +148,11 @@ impl State {
                 self.choose_existing();
             }
             News::Jobs(Err(error)) => self.jobs_error = Some(error),
+            News::Leases(Ok(leases)) => {
+                self.leases = Some(Dated { value: leases, read: now });
+                self.leases_error = None;
+            }
+            News::Leases(Err(error)) => self.leases_error = Some(error),
             News::Detail(detail) => {
                 if self.open.as_ref() == Some(&detail.job) {
                     self.detail = Some(Dated { value: *detail, read: now });
@@ -182,6 +196,11 @@ impl State {
         rows(jobs, &self.filter, self.order, self.is_reversed)
     }
 
+    /// Returns whether there is a sidecar whose leases are shown.
+    pub(super) fn has_leases(&self) -> bool {
+        self.leases.is_some() || self.leases_error.is_some()
+    }
+
     /// Returns the number of nodes that vote, the number of nodes, and the number required.
     pub(super) fn votes(&self) -> Option<(usize, usize, usize)> {
         let nodes = &self.nodes.as_ref()?.value;
@@ -218,7 +237,7 @@ impl State {
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('S') => self.is_reversed = !self.is_reversed,
             KeyCode::Tab => {
-                self.section = self.section.next();
+                self.section = self.section.next(self.has_leases());
                 self.scroll.set(0);
             }
             KeyCode::Up | KeyCode::Char('k') => self.go(1, true),
@@ -325,12 +344,13 @@ impl State {
 }
 
 impl Section {
-    fn next(self) -> Self {
+    fn next(self, has_leases: bool) -> Self {
         match self {
             Self::All => Self::Nodes,
             Self::Nodes => Self::Runs,
             Self::Runs => Self::Events,
-            Self::Events => Self::All,
+            Self::Events if has_leases => Self::Leases,
+            Self::Events | Self::Leases => Self::All,
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::{
     news::{Detail, Leader, Moment, News},
+    sidecar::LeaseLine,
     state::{Dialog, Effect, Section, State},
     view::{Palette, draw},
 };
@@ -442,6 +443,32 @@ fn each_section_can_fill_the_screen() {
         bench.shows(&[part]);
         assert!(!bench.screen().contains("JOBS 1"));
     }
+    bench.press(KeyCode::Tab);
+    bench.shows(&["JOBS 1"]);
+}
+
+#[test]
+fn the_leases_of_a_sidecar_are_a_section_of_their_own() {
+    let mut bench = Bench::with_jobs(&[job("beat")]);
+    let lease = LeaseLine {
+        client: "billing (pid 7, uid 1)".to_owned(),
+        names: vec!["import".to_owned(), "export".to_owned()],
+        state: "step_down".to_owned(),
+        age_ms: 61_500,
+        quiet_ms: 900,
+    };
+    bench.learn(News::Leases(Ok(vec![lease])));
+    (0..4).for_each(|_| drop(bench.press(KeyCode::Tab)));
+    bench.shows(&[
+        "LEASES of clients 1",
+        "billing (pid 7, uid 1)",
+        "import, export",
+        "step_down",
+        "61.5 s",
+        "0.9 s",
+    ]);
+    bench.learn(News::Leases(Err("127.0.0.1:9640: refused".to_owned())));
+    bench.shows(&["LEASES of clients 1", "NOT UPDATED since", "127.0.0.1:9640: refused"]);
     bench.press(KeyCode::Tab);
     bench.shows(&["JOBS 1"]);
 }

@@ -54,6 +54,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Moment, palette: P
             Section::All => view.all(frame, body),
             Section::Nodes => view.nodes(frame, body, true),
             Section::Runs => view.runs(frame, body),
+            Section::Leases => view.leases(frame, body),
             Section::Events => {
                 view.events(frame, body, state.scroll_within(state.events.len(), body.height));
             }
@@ -319,6 +320,42 @@ impl View<'_> {
         let head = [title.as_str(), "TICK", "DUE", "", "WORKER"];
         let table = Table::new(rows.skip(usize::from(first)), widths)
             .header(Row::new(head.map(str::to_owned)).style(Style::new().add_modifier(Modifier::BOLD)));
+        frame.render_widget(table.column_spacing(2), area);
+    }
+
+    /// Draws the leases of a sidecar's clients, by client.
+    fn leases(&self, frame: &mut Frame<'_>, area: Rect) {
+        let error = self.state.leases_error.as_ref().map(|error| first_line(error));
+        let Some(leases) = &self.state.leases else {
+            let text = error.map_or("LEASES".to_owned(), |error| format!("LEASES: {error}"));
+            return frame.render_widget(Paragraph::new(bold(text)), area);
+        };
+        let [title, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+        let mut spans = vec![bold(format!("LEASES of clients {}", leases.value.len())).spans.remove(0)];
+        spans.extend(self.stale(leases, error));
+        frame.render_widget(Paragraph::new(Line::from(spans)), title);
+        let first = self.state.scroll_within(leases.value.len(), area.height);
+        let seconds = |ms: u64| format!("{:.1} s", ms as f64 / 1e3);
+        let rows = leases.value.iter().map(|lease| {
+            let tone = if lease.state == "held" { Tone::Plain } else { Tone::Caution };
+            Row::new([
+                Cell::from(&*lease.client),
+                Cell::from(lease.names.join(", ")),
+                Cell::from(Span::styled(&*lease.state, self.palette.of(tone))),
+                Cell::from(seconds(lease.age_ms)),
+                Cell::from(seconds(lease.quiet_ms)),
+            ])
+        });
+        let widths = [
+            Constraint::Fill(2),
+            Constraint::Fill(3),
+            Constraint::Length(9),
+            Constraint::Length(12),
+            Constraint::Length(10),
+        ];
+        let head = ["CLIENT", "HOLDS", "STATE", "AGE", "SILENT FOR"];
+        let table = Table::new(rows.skip(usize::from(first)), widths)
+            .header(Row::new(head).style(Style::new().add_modifier(Modifier::BOLD)));
         frame.render_widget(table.column_spacing(2), area);
     }
 

@@ -3,6 +3,7 @@
 
 mod audit;
 mod job;
+mod lease;
 mod node;
 mod pause;
 mod run;
@@ -11,11 +12,14 @@ mod shards;
 
 pub use audit::{AuditEntry, AuditError};
 pub use job::{JobState, JobView, Unsent};
+pub use lease::ClientLease;
 pub use node::{NodeView, Vote, without_name};
 pub use pause::Pause;
 use quorate::plain::plain;
 pub use run::{ActiveRun, RunEnd};
-pub use serial::{MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeName, MaybeRfc3339, Name, Rfc3339, Text};
+pub use serial::{
+    MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeName, MaybeRfc3339, Millis, Name, Rfc3339, Text,
+};
 pub use shards::{ShardSetView, ShardView, ShardWorkerView};
 
 /// The longest name that is shown, in bytes.

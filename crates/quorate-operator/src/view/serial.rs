@@ -20,6 +20,9 @@ pub struct MaybeRfc3339;
 pub struct MaybeMicros;
 /// A length of time, in whole milliseconds.
 #[derive(Debug)]
+pub struct Millis;
+/// A length of time that may be missing, in whole milliseconds.
+#[derive(Debug)]
 pub struct MaybeMillis;
 /// A short length of time, in milliseconds with a fraction.
 #[derive(Debug)]
@@ -65,6 +68,7 @@ macro_rules! form {
 form!(Rfc3339 of String, (at: WallTime) => rfc3339(*at));
 form!(MaybeRfc3339 of Option<String>, (at: Option<WallTime>) => at.map(rfc3339));
 form!(MaybeMicros of Option<u64>, (time: Option<Duration>) => time.map(|time| whole(time.as_micros())));
+form!(Millis of u64, (time: Duration) => whole(time.as_millis()));
 form!(MaybeMillis of Option<u64>, (time: Option<Duration>) => time.map(|time| whole(time.as_millis())));
 form!(MaybeFineMillis of Option<f64>, (time: Option<Duration>) => {
     time.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3)

@@ -5,6 +5,7 @@ mod job;
 mod jobs;
 mod layout;
 mod leadership;
+mod leases;
 mod messages;
 mod nodes;
 mod overview;

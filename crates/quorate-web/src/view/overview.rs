@@ -1,4 +1,4 @@
-use super::{Context, command, jobs, parts};
+use super::{Context, command, jobs, leases, parts};
 use crate::{
     snapshot::{JobState, JobView, JobsView, Leadership, Snapshot},
     time::{self, element, span},
@@ -28,6 +28,7 @@ pub(super) fn overview(state: &Snapshot, context: &Context<'_>) -> (String, Mark
             div { (quorum(state, context)) (leader(state, context)) }
         }
         @if let Some(jobs) = &state.jobs { (job_table(jobs, context)) }
+        @if let Some(held) = &state.leases { (leases::table(held, context)) }
     };
     (title, body)
 }

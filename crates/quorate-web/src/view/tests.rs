@@ -306,3 +306,26 @@ fn a_page_has_no_code_or_style_of_its_own() {
         assert!(!shown.contains("http://") && !shown.contains("https://"), "{shown}");
     }
 }
+
+#[test]
+fn a_sidecar_shows_the_leases_of_its_clients_by_client_and_age() {
+    let lease = quorate_operator::view::ClientLease {
+        client: "billing <b> (pid 7, uid 1)".to_owned(),
+        names: ["a", "b", "c", "d"].map(str::to_owned).into(),
+        kind: "exclusive".to_owned(),
+        state: "step_down",
+        token: Some(7),
+        since: testing::state(3).at,
+        age: Duration::from_secs(90),
+        quiet: Duration::from_secs(2),
+        remaining: Duration::from_secs(4),
+    };
+    let state = Snapshot { leases: Some(vec![lease].into()), ..testing::state(3) };
+    let page = shown(&View::Overview, &state, None);
+    for part in
+        ["Leases of clients", "billing &lt;b&gt; (pid 7, uid 1)", "a, b, c and 1 more", "asked to finish"]
+    {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert!(!shown(&View::Overview, &testing::state(3), None).contains("Leases of clients"));
+}

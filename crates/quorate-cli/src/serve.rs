@@ -1,0 +1,102 @@
+//! `quorate serve`: holds leases for programs in any language, which speak HTTP on a socket of this machine.
+
+use crate::{
+    args::ServeArgs,
+    config::Config,
+    connect,
+    exit::{CONFIG, FAILURE, Failure},
+    http::{Listener, Server},
+    leases::{Leases, Limits},
+    otlp::{Otlp, Sending},
+    recorder::Measurements,
+    run::{
+        FIRST_LOOK,
+        daemon::{BEATS, SignalAction, Signals, max_silence},
+        notify::Notifier,
+    },
+};
+use futures_util::future::OptionFuture;
+use quorate::{election::Election, quorum::Quorum};
+use std::time::Duration;
+
+/// The number of locks and messages of all clients.
+const LEASES_MAX: usize = 100_000;
+/// The group that the operator's page shows, if the configuration names none.
+const GROUP: &str = "default";
+/// The longest time for which a daemon that stops waits for its clients. What they then still hold ends with its TTL.
+const STOP: Duration = Duration::from_secs(25);
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) async fn serve(args: &ServeArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
+    let group = args.group.as_deref().or(config.group.as_deref()).unwrap_or(GROUP);
+    let Some(clients) = &config.serve else {
+        let text = "no address for clients; give --listen unix:/run/quorate/quorate.sock, or serve.listen in the file";
+        return Err(Failure::new(CONFIG, text));
+    };
+    let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let recorder = Measurements::install()?;
+    let listener = Listener::bind_all(config.http.as_ref(), Some(clients), recorder.clone()).await?;
+    let quorum = connect::quorum(config, config.settings.clone())?;
+    for warning in config.secret_file_warnings() {
+        tracing::warn!("{warning}");
+    }
+    let election = Election::new(&quorum, group).ttl(config.lease.ttl);
+    tracing::info!(
+        worker = &*config.settings.worker,
+        "{} nodes from {}",
+        config.nodes.len(),
+        config.nodes_from
+    );
+    let sending = otlp.map(|otlp| otlp.start(quorum.env(), recorder)).transpose()?;
+    let limits = Limits { per_client: clients.leases_per_client, total: LEASES_MAX };
+    let leases = Leases::new(quorum.env(), limits);
+    let server = listener.start_with((&quorum, &election), config, false, Some(leases.clone()))?;
+    if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
+        let nodes = quorum.nodes();
+        quorum.close().await;
+        return Err(Failure::new(CONFIG, connect::explain(&nodes)));
+    }
+    serve_clients(&quorum, config, signals, &server, &leases).await;
+    tokio::join!(server.stop(), OptionFuture::from(sending.map(Sending::finish)));
+    // If clients still hold leases, their locks end with their TTL: a release could let another client in too early.
+    if leases.all().is_empty() {
+        quorum.close().await;
+    }
+    tracing::info!("ended");
+    Ok(0)
+}
+
+async fn serve_clients(
+    quorum: &Quorum,
+    config: &Config,
+    mut signals: Signals,
+    server: &Server,
+    leases: &Leases,
+) {
+    let (env, mut notifier) = (quorum.env(), Notifier::from_env());
+    let every = max_silence(config.lease.ttl) / BEATS;
+    notifier.ready();
+    loop {
+        server.beat();
+        notifier.beat(env);
+        let beat_at = env.now() + every;
+        let wake = notifier.beat_at().map_or(beat_at, |at| at.min(beat_at));
+        tokio::select! { biased;
+            action = signals.next() => match action {
+                SignalAction::Stop(name) => {
+                    tracing::info!("{name}: stopping, with {} leases of clients", leases.all().len());
+                    notifier.stopping();
+                    server.stopping();
+                    tokio::select! { biased;
+                        () = leases.stop() => {}
+                        _ = signals.next() => {}
+                        () = env.sleep(STOP) => {}
+                    }
+                    return;
+                }
+                SignalAction::Reload => tracing::info!("SIGHUP: there is nothing to reload without jobs"),
+            },
+            () = env.sleep_until(wake) => {}
+        }
+    }
+}
