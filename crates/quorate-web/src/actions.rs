@@ -84,7 +84,8 @@ pub(crate) async fn sign_in(State(site): State<Arc<Site>>, request: Request) -> 
         site.browsers.leave_notice(&visit.browser, Notice { is_bad: true, text });
         return redirect(visit, "/sign-in");
     };
-    tracing::info!(requester = visit.requester, ?access, "signed in");
+    let may = if access == Access::Operate { "operate" } else { "read" };
+    tracing::info!(requester = visit.requester, may, "signed in");
     let browser = site.browsers.sign_in(access, site.env());
     let mut response = redirect(visit, "/");
     add_cookie(&mut response, visit.browser_cookie(&browser));

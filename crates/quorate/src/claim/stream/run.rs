@@ -349,17 +349,22 @@ where
         let set = &*self.claims.set;
         let id = message.id().map_or_else(|bad| plain(&bad.to_string(), ID_MAX), |id| plain(id, ID_MAX));
         let outcome_text = plain(&outcome.to_string(), OUTCOME_MAX);
+        let ack = match acked {
+            Ok(true) => "taken".to_owned(),
+            Ok(false) => "not sent".to_owned(),
+            Err(error) => plain(error, OUTCOME_MAX),
+        };
         match (outcome, acked) {
             // A stopped message is logged at *debug* only. The shutdown logs one warning with the number of all
             // stopped messages.
             (_, Ok(true)) | (Outcome::Stopped, _) => {
-                tracing::debug!(set, id, ?acked, "a message ended: {outcome_text}");
+                tracing::debug!(set, id, ack, "a message ended: {outcome_text}");
             }
             (Outcome::Handled | Outcome::Duplicate { .. } | Outcome::Gone, _) => {
                 tracing::warn!(
                     set,
                     id,
-                    ?acked,
+                    ack,
                     "a message is done, but the source did not take the ack: {outcome_text}"
                 );
             }

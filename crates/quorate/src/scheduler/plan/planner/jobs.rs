@@ -38,7 +38,7 @@ impl Planner {
         tracing::debug!(
             job = &*job.name,
             next = next.map(|at| tracing::field::display(job.schedule.format(at))),
-            since = ?led.row().since,
+            since = %led.row().since,
             "found"
         );
         let (value, state, waiting) = (led.row().to_value(), led.state().clone(), led.alerts().len());
