@@ -7,7 +7,9 @@ use quorate::{
     ledger::{CopyState, LedgerCopies},
     scheduler::{Cron, Schedule},
 };
-pub(crate) use quorate_operator::view::{JobState, JobView, NodeView, Pause, RunEnd, Vote, name, text};
+pub(crate) use quorate_operator::view::{
+    JobState, JobView, NodeView, Pause, RunEnd, ShardSetView, Vote, name, text,
+};
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 /// The number of runs in a strip.
@@ -30,6 +32,8 @@ pub(crate) struct Snapshot {
     /// `None` if the page shows no jobs. Shared, because a list may be long, and each viewer has a copy of the snapshot.
     pub(crate) jobs: Option<Arc<JobsView>>,
     pub(crate) examination: Option<Arc<crate::source::Examination>>,
+    /// The sets of shards. Shared, because a set may have thousands.
+    pub(crate) shards: Arc<Vec<ShardSetView>>,
 }
 
 /// A node, with what this process remembers of it.

@@ -2,7 +2,7 @@
 
 use crate::{jobs::WhyPage, status::NodeLine};
 use quorate::env::{BootTime, WallTime};
-use quorate_operator::view::{JobView, RunEnd};
+use quorate_operator::view::{JobView, RunEnd, ShardSetView};
 use std::{sync::Arc, time::Duration};
 
 /// A part of the data, as the poller reads it.
@@ -14,6 +14,8 @@ pub(super) enum News {
     Leader(Result<Option<Leader>, String>),
     /// The jobs, or the reason why they could not be read.
     Jobs(Result<Vec<JobView>, String>),
+    /// The sets of shards.
+    Shards(Vec<ShardSetView>),
     Detail(Box<Detail>),
     /// The answer to an action.
     Answer(Result<String, String>),
