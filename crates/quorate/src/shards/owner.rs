@@ -1,6 +1,6 @@
 //! The task of one shard on the worker that is to own it: acquires the lease of the shard, runs the work, and hands over.
 
-use super::{Shard, member::Known, set::Set};
+use super::{Shard, set::Set};
 use crate::{
     backoff::Failures,
     env::BootTime,
@@ -8,12 +8,22 @@ use crate::{
     panic,
 };
 use futures_util::FutureExt;
-use std::{fmt::Display, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt::Display, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// The pause after an error of the nodes, before the lease is tried again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// What a worker knows of the plan.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// The time at which the nodes were asked.
+    pub(super) asked: BootTime,
+    pub(super) count: usize,
+    /// The shards of this worker.
+    pub(super) mine: BTreeSet<usize>,
+}
 
 /// What the task of a shard reports to the worker.
 #[derive(Debug)]
