@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// The longest time between two looks, if the nodes report releases, and if they do not.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 const LOOK_EVERY_UNHEARD: Duration = Duration::from_millis(250);
 /// The number of attempts at the lock if the votes are split.
 const RINGS_MAX: u32 = 8;

@@ -134,7 +134,7 @@ where
 
     /// Reads the plan, and acts by it. Returns the pause before the next look.
     async fn read(&mut self) -> Duration {
-        let asked = self.set.env().now();
+        let read = self.set.begin_read();
         let Ok(answers) = self.set.ledger.read_keys(&[KEY.into()]).await else { return AGAIN };
         let plan = Assignment::latest(&answers).map(|(_, plan)| plan);
         let Some(session) = &mut self.session else { return AGAIN };
@@ -144,7 +144,7 @@ where
             let others = plan.count != self.set.who.count;
             let (count, mine) = (plan.count, mine.filter(|_| !others).unwrap_or_default());
             self.apply(&mine);
-            self.known.send_replace(Known { asked, count, mine });
+            self.known.send_replace(Known { read, count, mine });
             let waits = is_known && others;
             if waits && !self.waits {
                 self.warn(&plan);
