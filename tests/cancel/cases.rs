@@ -251,7 +251,7 @@ pub(crate) async fn shards_run(stage: &Stage) -> bool {
     let left = kept.lock().unwrap().iter().any(|shard: &Shard| shard.fencing_token().is_ok());
     assert!(!left, "a shard outlived the run");
     // After the run was dropped, the same set can be run again.
-    let env = &stage.env;
+    let env = stage.env.clone();
     let owned = async {
         while shards.owned().is_empty() {
             env.sleep(10 * MS).await;

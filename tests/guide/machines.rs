@@ -37,7 +37,8 @@ const BUSY: [&str; 4] =
 
 /// The beginnings of commands that change nothing. They are repeated until their output is that of the page, because
 /// the page does not show how a user waits.
-const LOOKS: [&str; 16] = [
+const LOOKS: [&str; 17] = [
+    "quorate shards list",
     "quorate status",
     "quorate nodes list",
     "quorate jobs list",

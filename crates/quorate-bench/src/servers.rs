@@ -77,6 +77,17 @@ impl Servers {
         Ok(sum)
     }
 
+    /// Returns the number of scripts that clients have called on all servers together so far.
+    pub(crate) fn script_calls(&self) -> Result<u64, String> {
+        let mut sum = 0;
+        for url in &self.urls {
+            let stats = info(url, "commandstats")?;
+            let calls = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+            sum += calls.filter_map(|line| line.split(',').next()?.parse::<u64>().ok()).sum::<u64>();
+        }
+        Ok(sum)
+    }
+
     /// Returns the number of fields that a majority of the servers have in the hash under `key`.
     pub(crate) fn fields(&self, key: &str) -> Result<usize, String> {
         let mut all = Vec::new();

@@ -5,7 +5,7 @@ use crate::{
     page::Page,
     snapshot::{
         Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, Pause, RunEnd, STRIP, SeenNode,
-        Snapshot, Vote, name, text,
+        ShardSetView, Snapshot, Vote, name, text,
     },
     source::{Examination, Messages, NodeSource, client_leases},
     strips::Strips,
@@ -20,6 +20,7 @@ use quorate::{
     ledger::LedgerCopies,
     quorum::Quorum,
     scheduler::{JobStatus, Jobs, JobsError},
+    shards::ShardSet,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -66,6 +67,8 @@ pub(crate) struct Reader {
     details: BTreeMap<Key, (BootTime, Detail)>,
     slow: BTreeMap<Key, ScopedTask<Slow>>,
     examination: Option<Arc<Examination>>,
+    /// The sets of shards, and the time at which they were read.
+    shards: (Option<BootTime>, Arc<Vec<ShardSetView>>),
 }
 
 #[derive(Clone, Debug)]
@@ -106,6 +109,7 @@ impl Reader {
             details: BTreeMap::new(),
             slow: BTreeMap::new(),
             examination: None,
+            shards: (None, Arc::default()),
         }
     }
 
@@ -137,7 +141,17 @@ impl Reader {
                 None => None,
             }
         };
-        let (leader, list) = futures_util::join!(leader, list);
+        let is_old = self.shards.0.is_none_or(|read| read.until(began) >= SLOW_AGE);
+        let shards = async {
+            match is_old {
+                true => self.env.before(deadline, ShardSet::read_all(&self.quorum)).await,
+                false => None,
+            }
+        };
+        let (leader, list, shards) = futures_util::join!(leader, list, shards);
+        if let Some(Ok(sets)) = shards {
+            self.shards = (Some(began), Arc::new(sets.iter().map(ShardSetView::new).collect()));
+        }
         let at = self.env.wall();
         let leadership = self.leadership(leader.and_then(Result::ok), at);
         if let Some(list) = list {
@@ -155,6 +169,7 @@ impl Reader {
             jobs: self.jobs.is_some().then(|| Arc::clone(&self.list)),
             examination: self.examination.clone(),
             leases: client_leases(self.source.as_deref()),
+            shards: Arc::clone(&self.shards.1),
         };
         let known = keys.iter().filter_map(|key| Some((key.clone(), self.details.get(key)?.1.clone())));
         Round { began, state, details: known.collect() }

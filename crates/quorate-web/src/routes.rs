@@ -104,6 +104,7 @@ fn nothing(site: &Site) -> Snapshot {
     let seen =
         |node| SeenNode { node: NodeView::new(node, boot), votes_at: None, since: now, trips: Vec::new() };
     Snapshot {
+        shards: Arc::default(),
         at: now,
         group: crate::snapshot::name(site.page.election.group()).into(),
         worker: Arc::clone(&quorum.config().worker),

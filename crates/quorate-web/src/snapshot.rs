@@ -6,7 +6,7 @@ use quorate::{
     scheduler::{Cron, Explanation, Schedule},
 };
 pub(crate) use quorate_operator::view::{
-    ClientLease, JobState, JobView, NodeView, Pause, RunEnd, Vote, name, text,
+    ClientLease, JobState, JobView, NodeView, Pause, RunEnd, ShardSetView, Vote, name, text,
 };
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -32,6 +32,8 @@ pub(crate) struct Snapshot {
     pub(crate) examination: Option<Arc<crate::source::Examination>>,
     /// The leases of this process's clients; `None` if it serves none.
     pub(crate) leases: Option<Arc<Vec<ClientLease>>>,
+    /// The sets of shards. Shared, because a set may have thousands.
+    pub(crate) shards: Arc<Vec<ShardSetView>>,
 }
 
 /// A node, with what this process remembers of it.

@@ -19,6 +19,7 @@ pub(crate) fn before(seconds: u64) -> WallTime {
 /// Returns a group that is well: so many nodes, a leader, and three jobs.
 pub(crate) fn state(nodes: usize) -> Snapshot {
     Snapshot {
+        shards: Arc::default(),
         at: NOW,
         group: "billing".into(),
         worker: "ops1-2291".into(),

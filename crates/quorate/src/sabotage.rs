@@ -52,6 +52,8 @@ pub enum Sabotage {
     QueuedByArrival,
     /// A worker that acquires any of several locks tries only one of them in each pass.
     OneSlotTried,
+    /// The leader of a set changes the number of shards while some of the old ones may be owned.
+    ShardsNotSwept,
 
     // --- who may vote ---
     /// A node that lost its memory votes at once.

@@ -12,6 +12,7 @@ mod many;
 mod messages;
 mod others;
 mod regions;
+mod shards;
 mod sidecar;
 mod stopped;
 mod ticks;
@@ -71,6 +72,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("ticks", "the ticks of one leader", ticks::run),
     Scenario::new("jobs", "very many jobs of one leader", ticks::very_many),
     Scenario::new("idle", "replicas with nothing to do", idle::run),
+    Scenario::new("shards", "very many shards of many workers", shards::run),
     Scenario::new("regions", "nodes in distant regions", regions::run),
     Scenario {
         stops_servers: true,

@@ -10,8 +10,8 @@ use crate::{
     exit::{CONFIG, Failure},
     jobs, show, status,
 };
-use quorate::{ledger::LedgerCopies, node::Resource, quorum::Quorum, scheduler::Jobs};
-use quorate_operator::{Action, ActionError, Operator};
+use quorate::{ledger::LedgerCopies, node::Resource, quorum::Quorum, scheduler::Jobs, shards::ShardSet};
+use quorate_operator::{Action, ActionError, Operator, view::ShardSetView};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -22,6 +22,8 @@ use tokio::sync::{mpsc, watch};
 const HISTORY: u32 = 50;
 /// The longest time between two looks at the states of the nodes.
 const NODES_EVERY: Duration = Duration::from_millis(500);
+/// The shortest time between two looks at the sets of shards.
+const SHARDS_EVERY: Duration = Duration::from_secs(5);
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
 
@@ -80,6 +82,7 @@ impl<'a> Poller<'a> {
             self.leader(),
             self.list(),
             self.leases(),
+            self.shards(),
             self.details(followed),
             self.act(actions)
         );
@@ -157,6 +160,20 @@ impl<'a> Poller<'a> {
             if !self.tell(News::Leases(read)).await {
                 return;
             }
+        }
+    }
+
+    async fn shards(&self) {
+        self.looking.met(PATIENCE).await;
+        loop {
+            // The lines stay as they are if too few nodes answer, which the leader's line says.
+            if let Ok(sets) = ShardSet::read_all(&self.looking).await {
+                let sets = sets.iter().map(ShardSetView::new).collect();
+                if self.news.send(News::Shards(sets)).await.is_err() {
+                    return;
+                }
+            }
+            self.looking.env().sleep(self.every.max(SHARDS_EVERY)).await;
         }
     }
 

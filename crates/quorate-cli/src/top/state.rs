@@ -13,7 +13,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use quorate::internals::majority;
 use quorate_operator::{
     Action, Verb,
-    view::{JobView, name},
+    view::{JobView, ShardSetView, name},
 };
 use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 
@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) leases: Option<Dated<Vec<LeaseLine>>>,
     /// The reason why the leases were last not read.
     pub(super) leases_error: Option<String>,
+    /// A line about each set of shards.
+    pub(super) shards: Vec<(String, Tone)>,
     /// The newest event is the last.
     pub(super) events: VecDeque<Event>,
     pub(super) section: Section,
@@ -58,6 +60,13 @@ pub(super) struct State {
     pub(super) pending: usize,
     /// Data older than this is marked.
     stale_after: Duration,
+}
+
+/// Returns the line about a set of shards.
+fn shards_line(set: &ShardSetView) -> (String, Tone) {
+    let (owned, count, workers) = (set.owned, set.count, set.workers.len());
+    let tone = if owned < count { Tone::Caution } else { Tone::Plain };
+    (format!("shards {}: {owned} of {count} owned, {workers} workers; {}", set.name, set.state_text()), tone)
 }
 
 /// The part of the screen that is shown.
@@ -103,6 +112,7 @@ impl State {
             jobs_error: None,
             leases: None,
             leases_error: None,
+            shards: Vec::new(),
             events: VecDeque::new(),
             section: Section::default(),
             filter: String::new(),
@@ -153,6 +163,7 @@ impl State {
                 self.leases_error = None;
             }
             News::Leases(Err(error)) => self.leases_error = Some(error),
+            News::Shards(sets) => self.shards = sets.iter().map(shards_line).collect(),
             News::Detail(detail) => {
                 if self.open.as_ref() == Some(&detail.job) {
                     self.detail = Some(Dated { value: *detail, read: now });

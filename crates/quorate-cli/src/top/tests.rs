@@ -14,7 +14,7 @@ use quorate::{
 };
 use quorate_operator::{
     Action,
-    view::{ActiveRun, JobView, NodeView, Pause, RunEnd, Vote},
+    view::{ActiveRun, JobView, NodeView, Pause, RunEnd, ShardSetView, ShardView, ShardWorkerView, Vote},
 };
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use std::time::Duration;
@@ -239,6 +239,39 @@ fn lost_nodes_a_lost_quorum_and_a_lost_leader_are_named() {
     let waiting = Some("the records of the jobs wait for c".to_owned());
     bench.learn(News::Leader(Ok(Some(Leader { waiting, ..leader("w-2", 8) }))));
     bench.shows(&["leader w-2 (term 8), lease ends in 2.0 s if not extended; the records of the j"]);
+}
+
+#[test]
+fn sets_of_shards_are_shown_below_the_leader() {
+    let mut bench = Bench::with_jobs(&[job("beat")]);
+    let shard = |number, owner: Option<&str>| ShardView {
+        number,
+        owner: owner.map(str::to_owned),
+        assigned: Some("w-1".to_owned()),
+        fencing_token: Some(7),
+        remaining: None,
+    };
+    let worker = ShardWorkerView {
+        worker: "w-1".to_owned(),
+        weight: 1,
+        count: 2,
+        lives: true,
+        assigned: 2,
+        owned: 1,
+        state: "works",
+    };
+    let set = |second| ShardSetView {
+        name: "orders".to_owned(),
+        count: 2,
+        owned: 1 + usize::from(second == Some("w-1")),
+        leader: Some("w-1".to_owned()),
+        workers: vec![worker.clone()],
+        shards: vec![shard(0, Some("w-1")), shard(1, second)],
+    };
+    bench.learn(News::Shards(vec![set(None)]));
+    bench.shows(&["shards orders: 1 of 2 owned, 1 workers; 1 of 2 shards have no owner", "beat"]);
+    bench.learn(News::Shards(vec![set(Some("w-1"))]));
+    bench.shows(&["shards orders: 2 of 2 owned, 1 workers; every shard has its owner"]);
 }
 
 #[test]

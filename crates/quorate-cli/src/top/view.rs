@@ -20,6 +20,8 @@ use ratatui::{
 
 /// The height from which the list of runs is shown.
 const TALL: u16 = 34;
+/// The number of sets of shards that are shown.
+const SETS_MAX: usize = 3;
 /// The width from which the schedules are shown.
 const WIDE: u16 = 120;
 
@@ -42,10 +44,12 @@ impl Palette {
 
 /// Draws the whole view.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Moment, palette: Palette) {
+    let lines = heading(state, now, palette, frame.area().width);
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     let [head, body, foot] =
-        Layout::vertical([Constraint::Length(2), Constraint::Fill(1), Constraint::Length(1)])
+        Layout::vertical([Constraint::Length(height), Constraint::Fill(1), Constraint::Length(1)])
             .areas(frame.area());
-    frame.render_widget(Paragraph::new(heading(state, now, palette, head.width)), head);
+    frame.render_widget(Paragraph::new(lines), head);
     let view = View { state, now, palette };
     if state.open.is_some() {
         dialog::details(frame, body, &view);
@@ -96,7 +100,9 @@ fn heading<'a>(state: &State, now: Moment, palette: Palette, width: u16) -> Vec<
         Span::raw(gap),
         Span::raw(clock),
     ]);
-    vec![first, leadership(state, now, palette)]
+    let shards = state.shards.iter().take(SETS_MAX);
+    let shards = shards.map(|(text, tone)| Line::styled(text.clone(), palette.of(*tone)));
+    [first, leadership(state, now, palette)].into_iter().chain(shards).collect()
 }
 
 fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {

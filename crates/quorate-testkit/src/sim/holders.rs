@@ -172,6 +172,7 @@ impl Held {
             owner: match holder {
                 Holder::Lease(lease) => Some(lease.owner().clone()),
                 Holder::ReadLease(lease) => Some(lease.owner().clone()),
+                Holder::Shard(shard) => Some(shard.owner().clone()),
                 _ => None,
             },
             reads: matches!(holder, Holder::ReadLease(_)),
@@ -200,6 +201,7 @@ impl Held {
         match holder {
             Holder::Lease(lease) => owner == lease.owner().as_str(),
             Holder::ReadLease(lease) => owner == lease.owner().as_str(),
+            Holder::Shard(shard) => owner == shard.owner().as_str(),
             _ => Owner::from_node(owner).worker() == &**self.host.name(),
         }
     }

@@ -2,7 +2,7 @@ use super::{Context, command, jobs, leases, parts};
 use crate::{
     snapshot::{JobState, JobView, JobsView, Leadership, Snapshot},
     time::{self, element, span},
-    verdict::{Level, Problem, Target, Verdict, judge, voting},
+    verdict::{Level, Problem, Target, Verdict, judge, shell, voting},
 };
 use maud::{Markup, html};
 
@@ -25,7 +25,7 @@ pub(super) fn overview(state: &Snapshot, context: &Context<'_>) -> (String, Mark
         (sentence(&verdict, &detail(state, context)))
         div.cols {
             div { (problems(&verdict, context)) @if let Some(jobs) = &state.jobs { (coming(jobs, context)) } }
-            div { (quorum(state, context)) (leader(state, context)) }
+            div { (quorum(state, context)) (leader(state, context)) (shards(state)) }
         }
         @if let Some(jobs) = &state.jobs { (job_table(jobs, context)) }
         @if let Some(held) = &state.leases { (leases::table(held, context)) }
@@ -130,6 +130,27 @@ fn leader(state: &Snapshot, context: &Context<'_>) -> Markup {
         section aria-labelledby="l" {
             div.head { h2 id="l" { "Leader" } a.small href=(context.link("/leadership")) { "Leadership" } }
             (lease(state, context))
+        }
+    }
+}
+
+/// Shows the sets of balanced shards, if there are any.
+fn shards(state: &Snapshot) -> Markup {
+    html! {
+        @if !state.shards.is_empty() {
+            section aria-labelledby="s" {
+                div.head { h2 id="s" { "Shards" } }
+                @for set in state.shards.iter() {
+                    div.pair {
+                        span { b { (set.name) } }
+                        span { b { (set.owned) " of " (set.count) } " owned, by " (set.workers.len()) " workers" }
+                    }
+                    p.small.soft.below {
+                        (set.state_text()) ". " @if let Some(leader) = &set.leader { "Assigned by " (leader) ". " }
+                        (command(&format!("quorate shards list --set {}", shell(&set.name))))
+                    }
+                }
+            }
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
+/// The longest time between two looks, if the nodes report releases, and if they do not.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOK_EVERY_UNHEARD: Duration = Duration::from_millis(250);
 /// The number of attempts at the lock if the votes are split.
 const RINGS_MAX: u32 = 8;
 /// The longest pause between two such attempts.
@@ -42,6 +45,15 @@ impl Bell {
         loop {
             waiter.woken().await;
             self.rung.send_modify(|rings| *rings += 1);
+        }
+    }
+
+    /// Returns the longest time between two looks of those who hear the bell: a short one until it is known that the nodes report
+    /// releases to this process.
+    pub(super) fn look_every(&self) -> Duration {
+        match self.quorum.pool().waiters().wake_queue().releases_are_reported() {
+            true => LOOK_EVERY,
+            false => LOOK_EVERY_UNHEARD,
         }
     }
 

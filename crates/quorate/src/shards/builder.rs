@@ -19,7 +19,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use std::{
     fmt::{self, Display},
     pin::pin,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -159,6 +159,7 @@ impl Shards {
             bell: Bell::new(&self.quorum, Resource::shard(&self.set, &"bell"), ttl),
             held: self.held.clone(),
             measures: ShardMeasures::new(&self.set),
+            reads: AtomicU64::new(0),
         })
     }
 }

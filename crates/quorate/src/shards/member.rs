@@ -3,7 +3,7 @@
 use super::{
     Shard,
     assignment::{Assignment, KEY},
-    owner::{Owner, Report},
+    owner::{Known, Owner, Report},
     set::Set,
 };
 use crate::{
@@ -21,24 +21,12 @@ use std::{
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// The longest time between two looks at the plan. The bell rings when it changes.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The pause after a failed attempt to begin a session or to read the plan.
 const AGAIN: Duration = Duration::from_millis(500);
 /// The pause between two announcements of a worker that is not in the plan.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 /// The time after which the leases of new shards are extended together with all others.
 const ALIGN_AFTER: Duration = Duration::from_millis(500);
-
-/// What a worker knows of the plan.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Known {
-    /// The time at which the nodes were asked.
-    pub(super) asked: BootTime,
-    pub(super) count: usize,
-    /// The shards of this worker.
-    pub(super) mine: BTreeSet<usize>,
-}
 
 /// A worker.
 pub(super) struct Member<W> {
@@ -146,7 +134,7 @@ where
 
     /// Reads the plan, and acts by it. Returns the pause before the next look.
     async fn read(&mut self) -> Duration {
-        let asked = self.set.env().now();
+        let read = self.set.begin_read();
         let Ok(answers) = self.set.ledger.read_keys(&[KEY.into()]).await else { return AGAIN };
         let plan = Assignment::latest(&answers).map(|(_, plan)| plan);
         let Some(session) = &mut self.session else { return AGAIN };
@@ -156,7 +144,7 @@ where
             let others = plan.count != self.set.who.count;
             let (count, mine) = (plan.count, mine.filter(|_| !others).unwrap_or_default());
             self.apply(&mine);
-            self.known.send_replace(Known { asked, count, mine });
+            self.known.send_replace(Known { read, count, mine });
             let waits = is_known && others;
             if waits && !self.waits {
                 self.warn(&plan);
@@ -165,9 +153,9 @@ where
         }
         if !is_known {
             self.announce().await;
-            return ANNOUNCE_EVERY;
+            return ANNOUNCE_EVERY.min(self.set.bell.look_every());
         }
-        LOOK_EVERY
+        self.set.bell.look_every()
     }
 
     /// Logs that this worker waits, because it was given another number of shards.
@@ -232,7 +220,7 @@ where
         rung: &mut watch::Receiver<u64>,
     ) -> Result<(), AcquireError> {
         let env = self.set.env().clone();
-        let at = env.now() + pause;
+        let (at, ttl) = (env.now() + pause, self.set.ttl);
         loop {
             let align_at = self.align_at.unwrap_or(BootTime::from_nanos(u64::MAX));
             let lost = self.session.as_ref().map(|session| session.lease.lost_token().clone());
@@ -253,7 +241,7 @@ where
                 _ = rung.changed() => return Ok(()),
                 () = self.look.notified() => return Ok(()),
                 () = env.sleep_until(align_at) => self.align(),
-                () = env.sleep_until_poll(asked, at, at + LOOK_EVERY * 8) => return Ok(()),
+                () = env.sleep_until_poll(asked, at, at + ttl) => return Ok(()),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The task of one shard on the worker that is to own it: acquires the lease of the shard, runs the work, and hands over.
 
-use super::{Shard, member::Known, set::Set};
+use super::{Shard, set::Set};
 use crate::{
     backoff::Failures,
     env::BootTime,
@@ -8,14 +8,24 @@ use crate::{
     panic,
 };
 use futures_util::FutureExt;
-use std::{fmt::Display, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt::Display, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// The pause after an error of the nodes, before the lease is tried again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
-/// What the task of a shard reports to the worker.
+/// The plan, as far as it concerns this worker.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// The number of the read, by [`Set::begin_read`].
+    pub(super) read: u64,
+    pub(super) count: usize,
+    /// The shards of this worker.
+    pub(super) mine: BTreeSet<usize>,
+}
+
+/// A report of the task of a shard to the worker.
 #[derive(Debug)]
 pub(super) enum Report {
     /// The worker owns the shard.
@@ -31,13 +41,13 @@ pub(super) struct Owner<W> {
     pub(super) work: Arc<W>,
     /// Cancelled when the shard is to be handed over.
     pub(super) revoked: CancellationToken,
-    /// What this worker knows of the plan, and the signal that asks for a new look at it.
+    /// The plan as this worker knows it, and the signal that asks for a new look at it.
     pub(super) known: watch::Receiver<Known>,
     pub(super) look: Arc<Notify>,
     pub(super) reports: mpsc::UnboundedSender<Report>,
 }
 
-/// Why this worker stops to own a shard.
+/// The reason why this worker ends its ownership of a shard.
 enum Loss {
     /// It is to be handed over.
     Revoked,
@@ -98,12 +108,12 @@ where
     /// not for this worker any more. Before the leader changes the number of shards, it holds the leases of all of them at one
     /// moment. So a worker that acquires a lease later finds the new number here.
     async fn confirmed(&self) -> Option<usize> {
-        let (acquired, mut known) = (self.set.env().now(), self.known.clone());
+        let (begun, mut known) = (self.set.reads_begun(), self.known.clone());
         self.look.notify_one();
         tokio::select! { biased;
             () = self.revoked.cancelled() => None,
             // An error means that the run has ended.
-            seen = known.wait_for(|known| known.asked >= acquired) => {
+            seen = known.wait_for(|known| known.read > begun) => {
                 seen.ok().filter(|known| known.mine.contains(&self.number)).map(|known| known.count)
             }
         }

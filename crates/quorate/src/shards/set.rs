@@ -13,11 +13,14 @@ use crate::{
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-/// What all tasks of one run of a set share.
+/// The parts that all tasks of one run of a set share.
 #[derive(Debug)]
 pub(super) struct Set {
     pub(super) quorum: Quorum,
@@ -38,6 +41,8 @@ pub(super) struct Set {
     pub(super) bell: Bell,
     pub(super) held: Held,
     pub(super) measures: ShardMeasures,
+    /// The number of reads of the plan that have begun.
+    pub(super) reads: AtomicU64,
 }
 
 /// The shards that a worker owns at present.
@@ -80,6 +85,16 @@ impl Set {
     /// Notes that this worker does not own a shard any more.
     pub(super) fn disown(&self, shard: &Shard) {
         self.measures.owned(self.held.remove(shard));
+    }
+
+    /// Notes that a read of the plan begins. Returns its number.
+    pub(super) fn begin_read(&self) -> u64 {
+        self.reads.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Returns the number of the last read that has begun.
+    pub(super) fn reads_begun(&self) -> u64 {
+        self.reads.load(Ordering::Acquire)
     }
 
     fn lock(&self, resource: Resource) -> Lock<Lease> {

@@ -1,7 +1,7 @@
 use crate::{
     env::BootTime,
     lease::{Lease, LeaseLost},
-    node::{FencingToken, Resource},
+    node::{FencingToken, Owner, Resource},
     vote::NoMajority,
 };
 use std::{
@@ -43,6 +43,12 @@ impl Shard {
     /// Returns the lock that the owner of the shard holds.
     pub fn resource(&self) -> &Resource {
         self.0.lease.resource()
+    }
+
+    /// Returns the owner token of the shard's lease.
+    #[doc(hidden)]
+    pub fn owner(&self) -> &Owner {
+        self.0.lease.owner()
     }
 
     /// Returns the number of the shard: 0 for the first one.

@@ -16,7 +16,11 @@ const COUNTS: [usize; 2] = [5, 3];
 
 /// The works on shards that have begun and not ended.
 #[derive(Debug, Default)]
-pub(in super::super) struct ShardBook(Mutex<BTreeMap<u64, Entry>>);
+pub(in super::super) struct ShardBook {
+    entries: Mutex<BTreeMap<u64, Entry>>,
+    /// The latest grant of each shard.
+    grants: Mutex<BTreeMap<usize, Arc<Held>>>,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -53,7 +57,11 @@ impl ShardBook {
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn grants(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Held>>> {
+        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,10 +116,21 @@ impl Worker {
         });
     }
 
+    /// Records that this worker owns a shard. Work that begins again under the same lease is no further grant.
+    fn held(&self, shard: &Shard, ttl: Duration) -> Arc<Held> {
+        let (resource, token) = (shard.resource().clone(), shard.unchecked_token().get());
+        let known = self.outside.shards.grants().get(&shard.number()).cloned();
+        if let Some(known) = known.filter(|known| known.token() == token) {
+            return known;
+        }
+        let held = self.referee.holds(&self.host, Holder::Shard(shard.clone()), resource, token, ttl / 5);
+        self.outside.shards.grants().insert(shard.number(), Arc::clone(&held));
+        held
+    }
+
     /// Works on a shard. Some works fail, or return by themselves.
     async fn own(mut self, shard: Shard, ttl: Duration) -> Result<(), &'static str> {
-        let (resource, token) = (shard.resource().clone(), shard.unchecked_token().get());
-        let held = self.referee.holds(&self.host, Holder::Shard(shard.clone()), resource, token, ttl / 5);
+        let held = self.held(&shard, ttl);
         let _work = self.referee.begin(&held, "a shard");
         let (worker, outside) = (Arc::clone(self.host.name()), Arc::clone(&self.outside));
         let (number, count) = (shard.number(), shard.count());
