@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes three daemons. Every expression of the dashboard returns data.
+//! A real Prometheus scrapes three daemons and a sidecar. Every expression of the dashboard returns data.
 
 use crate::documents::{path, read};
 use quorate_testkit::cannot_run;
@@ -86,7 +86,9 @@ fn every_expression_of_the_dashboard_returns_data_from_a_real_prometheus() {
         receiver.url("/")
     );
     let bench = JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), &settings);
-    let daemons = [bench.daemon(), bench.daemon(), bench.daemon()];
+    let socket = format!("unix:{}", bench.program.file("q.sock").display());
+    let sidecar = bench.program.start(["serve", "--config", &bench.config, "--listen", &socket]);
+    let daemons = [bench.daemon(), bench.daemon(), bench.daemon(), sidecar];
     let clients: Vec<Http> = daemons.iter().map(Http::of).collect();
     let Some(prometheus) = Prometheus::start(&bench, &clients) else {
         return cannot_run(

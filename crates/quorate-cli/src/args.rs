@@ -11,7 +11,7 @@ mod web;
 mod when;
 
 pub(crate) use claims::{ClaimsCommand, ClaimsListArgs, ClaimsResetArgs, ClaimsShowArgs};
-pub(crate) use daemon::{LeadArgs, LogFormat, LogLevel, RunArgs};
+pub(crate) use daemon::{LeadArgs, LogArgs, LogFormat, LogLevel, RunArgs};
 pub(crate) use generate::{CompletionsArgs, InitArgs, ManArgs, Shell};
 pub(crate) use import::{CrontabArgs, ImportCommand};
 pub(crate) use jobs::{

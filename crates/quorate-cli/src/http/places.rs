@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn a_new_connection_takes_the_place_of_the_oldest() {
         let places = Places::new(PLACES);
-        let idle = enter(&places, PLACES);
-        assert_eq!(open(&idle), PLACES);
+        let idle = enter(&places, EACH);
+        assert_eq!(open(&idle), EACH);
         let health = places.enter(from(1));
         assert!(!health.taken.is_cancelled());
         assert!(idle[0].taken.is_cancelled() && open(&idle) == EACH - 1);
@@ -202,13 +202,13 @@ mod tests {
     #[test]
     fn clients_without_a_token_never_end_a_connection_with_one() {
         let places = Places::new(PLACES);
-        let operators = enter(&places, PLACES);
+        let operators = enter(&places, EACH);
         for operator in &operators {
             operator.has_token();
             operator.has_token();
         }
-        let others = enter(&places, 3 * PLACES);
-        assert_eq!((open(&operators), open(&others)), (EACH, PLACES));
+        let others = enter(&places, 3 * EACH);
+        assert_eq!((open(&operators), open(&others)), (EACH, EACH));
         let more = enter(&places, 2);
         more[0].has_token();
         assert_eq!((open(&operators), open(&more)), (EACH - 1, 2), "the oldest with a token");
