@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes three daemons and a worker of shards. Every expression of the dashboard returns data.
+//! A real Prometheus scrapes three daemons, a worker of shards and a sidecar. Every expression of the dashboard returns data.
 
 use crate::documents::{path, read};
 use quorate_testkit::cannot_run;
@@ -86,23 +86,13 @@ fn every_expression_of_the_dashboard_returns_data_from_a_real_prometheus() {
     );
     let bench = JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), &settings);
     let daemons = [bench.daemon(), bench.daemon(), bench.daemon()];
-    let shards = bench.program.start(
-        [
-            "shards",
-            "run",
-            "--nodes",
-            &bench.nodes.list(),
-            "--listen",
-            "127.0.0.1:0",
-            "--set",
-            "orders",
-            "--count",
-            "4",
-        ]
-        .into_iter()
-        .chain(["--", "sleep", "1000"]),
-    );
-    let clients: Vec<Http> = daemons.iter().chain([&shards]).map(Http::of).collect();
+    let list = bench.nodes.list();
+    let shards =
+        ["shards", "run", "--nodes", &list, "--listen", "127.0.0.1:0", "--set", "orders", "--count", "4"];
+    let shards = bench.program.start(shards.into_iter().chain(["--", "sleep", "1000"]));
+    let socket = format!("unix:{}", bench.program.file("q.sock").display());
+    let sidecar = bench.program.start(["serve", "--config", &bench.config, "--listen", &socket]);
+    let clients: Vec<Http> = daemons.iter().chain([&shards, &sidecar]).map(Http::of).collect();
     let Some(prometheus) = Prometheus::start(&bench, &clients) else {
         return cannot_run(
             "monitoring::dashboard::every_expression_of_the_dashboard_returns_data_from_a_real_prometheus",

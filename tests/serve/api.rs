@@ -146,7 +146,7 @@ fn a_client_sees_only_its_own_leases() {
     sidecar.client().get("/").expect(404);
     let paths = sidecar.client().get("/api/v1/openapi.json").expect(200).json()["paths"].clone();
     assert!(paths["/api/v1/leases/{id}"]["delete"].is_object(), "{paths}");
-    // With an address for operators, those who may read see who holds what, without the ids.
+    // With an address for operators, those who may read see all leases, without the ids.
     drop(sidecar);
     let operated = with_token(program_config);
     let lease = operated.acquire(&json!({ "lock": "seen", "client": "billing" }));
@@ -156,7 +156,7 @@ fn a_client_sees_only_its_own_leases() {
     assert!(seen["client"].as_str().is_some_and(|client| client.starts_with("billing (pid ")), "{list}");
     assert!(!list.body.contains(lease["id"].as_str().expect("an id")), "{list}");
     assert!((operated.operators().metric("quorate_client_leases") - 1.0).abs() < f64::EPSILON);
-    // Whoever may read may not hold leases there.
+    // A client that may read may not hold leases there.
     operated.operators().post("/api/v1/leases", "{\"lock\": \"x\"}").expect(401);
     operated.operators().with_token(TOKEN).post("/api/v1/leases", "{\"lock\": \"x\"}").expect(200);
     operated.client().with_token(TOKEN).get("/api/v1/leases").expect(200);

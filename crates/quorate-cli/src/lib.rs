@@ -61,7 +61,7 @@ mod when;
 use args::{
     Cli, Command, LeaderCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand, ShardsCommand,
 };
-use config::{Config, Environment, OtlpConfig};
+use config::{Config, Environment, Flags, OtlpConfig};
 use exit::{FAILURE, Failure};
 use log::SubscriberLayer;
 use otlp::Otlp;
@@ -126,25 +126,19 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             block_on(run::run(args, &config, otlp))
         }
         Command::Lead(args) => {
-            let config = Config::load(&args.flags(), &Environment::process())?;
-            let group = args.group.as_deref().or(config.group.as_deref());
-            let (otlp, traces) = start_otlp(config.otlp.as_ref(), &config, group);
-            log::start(args.log.format, args.log.level, traces);
-            block_on(lead::lead(args, &config, otlp))
+            daemon((&args.flags(), args.group.as_deref()), &args.log, async |config, otlp| {
+                lead::lead(args, config, otlp).await
+            })
         }
         Command::Web(args) => {
-            let config = Config::load(&args.flags(), &Environment::process())?;
-            let group = args.group.as_deref().or(config.group.as_deref());
-            let (otlp, traces) = start_otlp(config.otlp.as_ref(), &config, group);
-            log::start(args.log.format, args.log.level, traces);
-            block_on(web::web(args, &config, otlp))
+            daemon((&args.flags(), args.group.as_deref()), &args.log, async |config, otlp| {
+                web::web(args, config, otlp).await
+            })
         }
         Command::Serve(args) => {
-            let config = Config::load(&args.flags(), &Environment::process())?;
-            let group = args.group.as_deref().or(config.group.as_deref());
-            let (otlp, traces) = start_otlp(config.otlp.as_ref(), &config, group);
-            log::start(args.log.format, args.log.level, traces);
-            block_on(serve::serve(args, &config, otlp))
+            daemon((&args.flags(), args.group.as_deref()), &args.log, async |config, otlp| {
+                serve::serve(args, config, otlp).await
+            })
         }
         Command::Exec(args) => {
             log::start(LogFormat::Text, LogLevel::Warn, None);
@@ -222,6 +216,18 @@ fn dispatch_nodes(command: &NodesCommand) -> Result<u8, Failure> {
 fn on(nodes: &args::NodeArgs, work: impl AsyncFnOnce(&Config) -> Result<u8, Failure>) -> Result<u8, Failure> {
     let config = Config::load(&nodes.flags(), &Environment::process())?;
     block_on(work(&config))
+}
+
+/// Loads the configuration with these flags, begins to log, and runs a daemon without jobs for this group.
+fn daemon(
+    (flags, group): (&Flags, Option<&str>),
+    log_args: &args::LogArgs,
+    work: impl AsyncFnOnce(&Config, Option<Otlp>) -> Result<u8, Failure>,
+) -> Result<u8, Failure> {
+    let config = Config::load(flags, &Environment::process())?;
+    let (otlp, traces) = start_otlp(config.otlp.as_ref(), &config, group.or(config.group.as_deref()));
+    log::start(log_args.format, log_args.level, traces);
+    block_on(work(&config, otlp))
 }
 
 /// Prepares the sender of traces and metrics, if there is a collector. The layer collects the spans.

@@ -31,7 +31,8 @@ pub(crate) struct SidecarLease {
 /// A process that serves. Dropping it ends it.
 struct Daemon {
     child: Child,
-    socket: PathBuf,
+    /// The socket, and the configuration.
+    files: [PathBuf; 2],
 }
 
 type Connection = BufReader<UnixStream>;
@@ -41,7 +42,9 @@ impl Drop for Daemon {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.socket);
+        for file in &self.files {
+            let _ = std::fs::remove_file(file);
+        }
     }
 }
 
@@ -49,12 +52,17 @@ impl Sidecar {
     /// Starts a daemon on these servers, and waits until it is ready.
     pub(crate) async fn start(urls: &[String]) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let socket = std::env::temp_dir().join(format!("quorate-bench-{}.sock", std::process::id()));
+        let name = |end| std::env::temp_dir().join(format!("quorate-bench-{}.{end}", std::process::id()));
+        let (socket, config) = (name("sock"), name("toml"));
+        // All workers on these servers trust new nodes.
+        let text = format!("nodes = {urls:?}\ntrust_new_nodes = true\n");
+        std::fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
         let mut command = Command::new(program);
-        command.args(["serve", "--log-level", "warn", "--nodes", &urls.join(","), "--listen"]);
+        command.args(["serve", "--log-level", "warn", "--config"]).arg(&config).arg("--listen");
         command.arg(format!("unix:{}", socket.display())).stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().map_err(|error| format!("cannot start the daemon: {error}"))?;
-        let sidecar = Self { daemon: Daemon { child, socket }, connections: Mutex::default() };
+        let sidecar =
+            Self { daemon: Daemon { child, files: [socket, config] }, connections: Mutex::default() };
         for _ in 0..LOOKS {
             if let Ok((200, _)) = sidecar.request("GET", "/readyz", "").await {
                 return Ok(sidecar);
@@ -81,13 +89,13 @@ impl Sidecar {
         let free = self.connections.lock().map_err(|error| error.to_string())?.pop();
         let mut connection = match free {
             Some(connection) => connection,
-            None => connect(&self.daemon.socket).await?,
+            None => connect(&self.daemon.files[0]).await?,
         };
         let answer = match exchange(&mut connection, method, path, body).await {
             Ok(answer) => answer,
             // The daemon ends a connection after a minute.
             Err(_) => {
-                connection = connect(&self.daemon.socket).await?;
+                connection = connect(&self.daemon.files[0]).await?;
                 exchange(&mut connection, method, path, body).await?
             }
         };

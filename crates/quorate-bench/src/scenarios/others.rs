@@ -21,7 +21,7 @@ const LIBRARIES: [(&str, &str); 3] =
 /// Python's library, the interpreter with which it is installed, and the program that measures it.
 const POTTERY: &str = "pottery";
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/interop/venv/bin/python");
-const PYTHON_CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/pottery.py");
+const PYTHON_CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients/pottery_redlock.py");
 const TASKS: [usize; 2] = [1, 64];
 
 /// The figures of one round, as the client prints them.

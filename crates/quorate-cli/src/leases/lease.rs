@@ -1,8 +1,8 @@
 use super::{
+    attendance::{Attendance, Change, End, Event, Phase},
     id::LeaseId,
     measures::Measures,
     seats::Seat,
-    tenure::{Change, End, Event, Phase, Tenure},
 };
 use futures_util::future::{join_all, select_all};
 use quorate::{
@@ -31,7 +31,7 @@ pub(crate) enum Part {
     Message(Claim),
 }
 
-/// What a lease holds, for answers and for operators. It does not change while the lease is held.
+/// The kind of a lease, for answers and for operators. It does not change while the lease is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Locks for writing.
@@ -51,7 +51,7 @@ pub(crate) struct Held {
     pub(crate) ttl: Duration,
     began: BootTime,
     env: Env,
-    tenure: watch::Sender<Tenure>,
+    attendance: watch::Sender<Attendance>,
     parts: Mutex<Vec<Part>>,
     /// The place within the limits, until the lease has ended.
     seat: Mutex<Option<Seat>>,
@@ -64,7 +64,7 @@ pub(crate) struct View {
     pub(crate) phase: Phase,
     /// The names with their fencing tokens; a reader's lease has none.
     pub(crate) names: Vec<(Arc<str>, Option<FencingToken>)>,
-    /// How long the client may use the lease if it hears nothing more.
+    /// The time for which the client may use the lease if it hears nothing more.
     pub(crate) remaining: Duration,
     pub(crate) keep: Duration,
     pub(crate) age: Duration,
@@ -141,7 +141,7 @@ impl Held {
             ttl: new.ttl,
             began: now,
             env: env.clone(),
-            tenure: watch::Sender::new(Tenure::new(new.keep, new.ttl, now)),
+            attendance: watch::Sender::new(Attendance::new(new.keep, new.ttl, now)),
             parts: Mutex::new(new.parts),
             seat: Mutex::new(Some(new.seat)),
             measures: new.measures,
@@ -156,24 +156,24 @@ impl Held {
 
     /// Returns the lease at this moment.
     pub(crate) fn view(&self) -> View {
-        let tenure = self.tenure.borrow().clone();
+        let attendance = self.attendance.borrow().clone();
         let parts = self.parts();
         let valid = parts.iter().map(Part::remaining).min().unwrap_or_default();
         let names = parts.iter().map(|part| (part.name(), part.token())).collect();
         drop(parts);
         let now = self.env.now();
         View {
-            phase: tenure.phase(),
+            phase: attendance.phase(),
             names,
-            remaining: if tenure.is_ended() { Duration::ZERO } else { valid.min(tenure.kept(now)) },
-            keep: tenure.keep(),
+            remaining: if attendance.is_ended() { Duration::ZERO } else { valid.min(attendance.kept(now)) },
+            keep: attendance.keep(),
             age: self.began.until(now),
-            quiet: tenure.quiet(now),
+            quiet: attendance.quiet(now),
         }
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        self.tenure.borrow().phase()
+        self.attendance.borrow().phase()
     }
 
     /// Waits until the phase is another one than `known`.
@@ -182,7 +182,7 @@ impl Held {
     /// Safe: the call only waits.
     pub(crate) async fn leaves(&self, known: Phase) {
         // The sender is `self`, so the wait never fails.
-        let _ = self.tenure.subscribe().wait_for(|tenure| tenure.phase() != known).await;
+        let _ = self.attendance.subscribe().wait_for(|attendance| attendance.phase() != known).await;
     }
 
     /// Ends the lease at the client's wish. Waits until a majority of the nodes has confirmed it, and returns `None` if the
@@ -218,7 +218,7 @@ impl Held {
         }
         drop(parts);
         // The task of the lease ends it if no message is left.
-        self.tenure.send_modify(|_| {});
+        self.attendance.send_modify(|_| {});
         (taken, unknown)
     }
 
@@ -226,8 +226,8 @@ impl Held {
     fn apply(&self, event: Event) -> Option<Vec<Part>> {
         let mut change = Change::Nothing;
         let now = self.env.now();
-        self.tenure.send_if_modified(|tenure| {
-            change = tenure.apply(event, now);
+        self.attendance.send_if_modified(|attendance| {
+            change = attendance.apply(event, now);
             change != Change::Nothing
         });
         (change == Change::Ended).then(|| {
@@ -265,12 +265,12 @@ impl Held {
 
     /// Watches the lease until it has ended: the nodes, the client's signs, and the stop of the daemon.
     pub(super) async fn watch(&self, stopping: &CancellationToken) {
-        let mut changes = self.tenure.subscribe();
+        let mut changes = self.attendance.subscribe();
         let mut is_stopping = false;
         loop {
             let (phase, due) = {
-                let tenure = changes.borrow_and_update();
-                (tenure.phase(), tenure.due())
+                let attendance = changes.borrow_and_update();
+                (attendance.phase(), attendance.due())
             };
             if self.parts().is_empty() {
                 drop(self.end(End::Released));

@@ -1,4 +1,4 @@
-use super::tenure::End;
+use super::attendance::End;
 use metrics::{Counter, Gauge, counter, gauge};
 
 /// The measurements of the leases of clients.

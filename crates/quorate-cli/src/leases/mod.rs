@@ -15,18 +15,18 @@
 //! A forced release by an operator ends this: see `quorate lock release --force`. A client with an open stream whose
 //! process hangs gives a sign until the stream ends, after `keep` at most.
 //!
-//! `tenure` decides, without a clock; `lease` is one lease, with the task that ends it; `registry` has all of them.
+//! `attendance` decides, without a clock; `lease` is one lease, with the task that ends it; `registry` has all of them.
 
+mod attendance;
 mod id;
 mod lease;
 mod measures;
 mod registry;
 mod seats;
-mod tenure;
 
+pub(crate) use attendance::{End, Phase};
 pub(crate) use id::LeaseId;
 pub(crate) use lease::{Held, Kind, Part, Sign, View};
 pub(crate) use measures::Asked;
 pub(crate) use registry::Leases;
 pub(crate) use seats::{Limits, Refusal};
-pub(crate) use tenure::{End, Phase};

@@ -1,9 +1,9 @@
 use super::{
+    attendance::{End, Phase},
     id::LeaseId,
     lease::{Held, Kind, New, Part},
     measures::{Asked, Measures},
     seats::{Limits, Refusal, Seat, Seats},
-    tenure::{End, Phase},
 };
 use quorate::env::Env;
 use std::{

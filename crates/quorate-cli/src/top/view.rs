@@ -353,10 +353,10 @@ impl View<'_> {
             ])
         });
         let widths = [
-            Constraint::Fill(2),
+            Constraint::Fill(4),
             Constraint::Fill(3),
             Constraint::Length(9),
-            Constraint::Length(12),
+            Constraint::Length(10),
             Constraint::Length(10),
         ];
         let head = ["CLIENT", "HOLDS", "STATE", "AGE", "SILENT FOR"];

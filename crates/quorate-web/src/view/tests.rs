@@ -8,6 +8,7 @@ use quorate::{
     election::{PastTerm, TermEnd, TermEndCause},
     ledger::{Copied, CopyState, Operation},
 };
+use std::time::Duration;
 
 pub(super) fn context(zone: &Zone) -> Context<'_> {
     Context {

@@ -27,7 +27,7 @@ pub(crate) enum End {
     Stopped,
 }
 
-/// What happens to a lease.
+/// An event of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A request of the client about the lease begins.
@@ -44,7 +44,7 @@ pub(super) enum Event {
     Ends(End),
 }
 
-/// What an event changed.
+/// The change that an event makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Nothing that an observer has to look at.
@@ -55,9 +55,9 @@ pub(super) enum Change {
     Ended,
 }
 
-/// How long a client has a lease: its signs and the phase.
+/// The signs of a lease's client, and the phase of the lease.
 #[derive(Clone, Debug)]
-pub(super) struct Tenure {
+pub(super) struct Attendance {
     /// The longest time without a sign.
     keep: Duration,
     /// The longest time for which an answer can say that the lease may be used.
@@ -70,7 +70,7 @@ pub(super) struct Tenure {
     phase: Phase,
 }
 
-impl Tenure {
+impl Attendance {
     pub(super) fn new(keep: Duration, ttl: Duration, now: BootTime) -> Self {
         let promise = keep.min(ttl);
         Self { keep, promise, ends_by: None, waiting: 0, last_sign: now, phase: Phase::Held }
@@ -154,67 +154,71 @@ mod tests {
         BootTime::default() + Duration::from_secs(100 + seconds)
     }
 
-    fn tenure() -> Tenure {
-        Tenure::new(KEEP, KEEP, at(0))
+    fn attendance() -> Attendance {
+        Attendance::new(KEEP, KEEP, at(0))
     }
 
     #[test]
     fn a_client_without_a_sign_loses_the_lease_after_its_own_time() {
-        let mut tenure = tenure();
-        assert_eq!((tenure.due(), tenure.kept(at(4))), (Some(at(10)), 6 * KEEP / 10));
-        assert_eq!(tenure.apply(Event::Tick, at(9)), Change::Nothing);
-        assert_eq!(tenure.apply(Event::Tick, at(10)), Change::Ended);
-        assert_eq!(tenure.phase(), Phase::Ended(End::Silent));
+        let mut attendance = attendance();
+        assert_eq!((attendance.due(), attendance.kept(at(4))), (Some(at(10)), 6 * KEEP / 10));
+        assert_eq!(attendance.apply(Event::Tick, at(9)), Change::Nothing);
+        assert_eq!(attendance.apply(Event::Tick, at(10)), Change::Ended);
+        assert_eq!(attendance.phase(), Phase::Ended(End::Silent));
     }
 
     #[test]
     fn a_request_that_waits_keeps_it_and_its_end_is_a_sign() {
-        let mut tenure = tenure();
+        let mut attendance = attendance();
         for _ in 0..2 {
-            assert_eq!(tenure.apply(Event::Arrives, at(1)), Change::Nothing);
+            assert_eq!(attendance.apply(Event::Arrives, at(1)), Change::Nothing);
         }
-        assert_eq!((tenure.due(), tenure.quiet(at(50))), (None, Duration::ZERO));
-        assert_eq!(tenure.kept(at(50)), KEEP, "the answer itself will be a sign");
-        assert_eq!(tenure.apply(Event::Tick, at(50)), Change::Nothing);
-        assert_eq!(tenure.apply(Event::Leaves, at(60)), Change::Nothing, "the other one waits");
-        assert_eq!(tenure.apply(Event::Leaves, at(61)), Change::Seen);
-        assert_eq!((tenure.due(), tenure.quiet(at(65))), (Some(at(71)), 4 * KEEP / 10));
+        assert_eq!((attendance.due(), attendance.quiet(at(50))), (None, Duration::ZERO));
+        assert_eq!(attendance.kept(at(50)), KEEP, "the answer itself will be a sign");
+        assert_eq!(attendance.apply(Event::Tick, at(50)), Change::Nothing);
+        assert_eq!(attendance.apply(Event::Leaves, at(60)), Change::Nothing, "the other one waits");
+        assert_eq!(attendance.apply(Event::Leaves, at(61)), Change::Seen);
+        assert_eq!((attendance.due(), attendance.quiet(at(65))), (Some(at(71)), 4 * KEEP / 10));
         // A sign that was observed late does not shorten the time.
-        tenure.apply(Event::Arrives, at(62));
-        tenure.apply(Event::Leaves, at(60));
-        assert_eq!(tenure.due(), Some(at(71)));
-        assert_eq!(tenure.apply(Event::Tick, at(70)), Change::Nothing, "a tick that was due before the sign");
+        attendance.apply(Event::Arrives, at(62));
+        attendance.apply(Event::Leaves, at(60));
+        assert_eq!(attendance.due(), Some(at(71)));
+        assert_eq!(
+            attendance.apply(Event::Tick, at(70)),
+            Change::Nothing,
+            "a tick that was due before the sign"
+        );
     }
 
     #[test]
     fn the_phases_come_in_order_and_an_end_is_final() {
-        let mut tenure = tenure();
-        assert_eq!(tenure.apply(Event::StepDown, at(1)), Change::Seen);
-        assert_eq!(tenure.apply(Event::StepDown, at(1)), Change::Nothing);
-        assert_eq!(tenure.phase(), Phase::StepDown);
-        tenure.apply(Event::Arrives, at(2));
-        assert_eq!(tenure.apply(Event::Ends(End::Lost), at(3)), Change::Ended);
+        let mut attendance = attendance();
+        assert_eq!(attendance.apply(Event::StepDown, at(1)), Change::Seen);
+        assert_eq!(attendance.apply(Event::StepDown, at(1)), Change::Nothing);
+        assert_eq!(attendance.phase(), Phase::StepDown);
+        attendance.apply(Event::Arrives, at(2));
+        assert_eq!(attendance.apply(Event::Ends(End::Lost), at(3)), Change::Ended);
         for event in [Event::Ends(End::Released), Event::StepDown, Event::Leaves, Event::Arrives, Event::Tick]
         {
-            assert_eq!(tenure.apply(event, at(99)), Change::Nothing, "{event:?}");
+            assert_eq!(attendance.apply(event, at(99)), Change::Nothing, "{event:?}");
         }
-        assert_eq!((tenure.phase(), tenure.due()), (Phase::Ended(End::Lost), None));
+        assert_eq!((attendance.phase(), attendance.due()), (Phase::Ended(End::Lost), None));
     }
 
     #[test]
     fn when_the_daemon_stops_a_lease_ends_once_every_answer_about_it_has_run_out() {
-        let mut tenure = Tenure::new(6 * KEEP, KEEP, at(0));
-        tenure.apply(Event::Arrives, at(1));
-        assert_eq!(tenure.apply(Event::Stops, at(2)), Change::Seen);
-        assert_eq!((tenure.phase(), tenure.due()), (Phase::StepDown, Some(at(12))));
-        assert_eq!(tenure.apply(Event::Stops, at(5)), Change::Seen);
+        let mut attendance = Attendance::new(6 * KEEP, KEEP, at(0));
+        attendance.apply(Event::Arrives, at(1));
+        assert_eq!(attendance.apply(Event::Stops, at(2)), Change::Seen);
+        assert_eq!((attendance.phase(), attendance.due()), (Phase::StepDown, Some(at(12))));
+        assert_eq!(attendance.apply(Event::Stops, at(5)), Change::Seen);
         assert_eq!(
-            (tenure.due(), tenure.kept(at(9))),
+            (attendance.due(), attendance.kept(at(9))),
             (Some(at(12)), 3 * KEEP / 10),
             "once, and no answer says more"
         );
-        assert_eq!(tenure.apply(Event::Tick, at(11)), Change::Nothing);
-        assert_eq!(tenure.apply(Event::Tick, at(12)), Change::Ended);
-        assert_eq!(tenure.phase(), Phase::Ended(End::Stopped));
+        assert_eq!(attendance.apply(Event::Tick, at(11)), Change::Nothing);
+        assert_eq!(attendance.apply(Event::Tick, at(12)), Change::Ended);
+        assert_eq!(attendance.phase(), Phase::Ended(End::Stopped));
     }
 }
