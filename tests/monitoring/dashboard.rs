@@ -118,5 +118,5 @@ fn every_expression_of_the_dashboard_returns_data_from_a_real_prometheus() {
     assert_eq!(failed[0]["metric"]["job"], "bad", "{failed:?}");
     assert_eq!(failed.len(), 1, "{failed:?}");
     let up = prometheus.query("sum(up)").expect("targets");
-    assert_eq!(up[0]["value"][1], "3");
+    assert_eq!(up[0]["value"][1], "4");
 }

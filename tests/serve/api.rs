@@ -1,7 +1,8 @@
 //! Leases and messages, as a client sees them.
 
 use crate::sidecar::{Sidecar, has, path};
-use quorate_tests::support::{Http, PATIENCE, until};
+use quorate_testkit::cannot_run;
+use quorate_tests::support::{Http, PATIENCE, Tmux, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -156,6 +157,23 @@ fn a_client_sees_only_its_own_leases() {
     assert!(seen["client"].as_str().is_some_and(|client| client.starts_with("billing (pid ")), "{list}");
     assert!(!list.body.contains(lease["id"].as_str().expect("an id")), "{list}");
     assert!((operated.operators().metric("quorate_client_leases") - 1.0).abs() < f64::EPSILON);
+    until("the page with the lease", PATIENCE, || {
+        let page = operated.operators().get("/").expect(200).body;
+        (page.contains("Leases of clients") && page.contains("billing (pid ")).then_some(())
+    });
+    if Tmux::is_installed() {
+        let address = operated.operators().address().to_string();
+        let args = ["top", "--config", "quorate.toml", "--group", "default", "--sidecar", &address];
+        let terminal = Tmux::start(&operated.program, "leases", (160, 40), &args);
+        terminal.until_it_shows(&["JOBS 0"]);
+        // The section is there once the leases have been read.
+        terminal.until("the section of leases", |screen| {
+            terminal.press(&["Tab"]);
+            screen.contains("LEASES of clients 1") && screen.contains("billing (pid ")
+        });
+    } else {
+        cannot_run("serve: top shows the leases of a sidecar", "tmux is not installed");
+    }
     // A client that may read may not hold leases there.
     operated.operators().post("/api/v1/leases", "{\"lock\": \"x\"}").expect(401);
     operated.operators().with_token(TOKEN).post("/api/v1/leases", "{\"lock\": \"x\"}").expect(200);
