@@ -303,7 +303,7 @@ fn the_description_agrees_with_every_answer_and_operations_need_their_token() {
     });
     let document = reader.get("/api/v1/openapi.json").expect(200).json();
     let paths = document["paths"].as_object().expect("paths").clone();
-    assert_eq!(paths.len(), 27);
+    assert_eq!(paths.len(), 28);
     let resign = "/api/v1/election/resign";
     let order =
         paths.keys().filter(|path| *path != resign).chain([&resign.to_owned()]).cloned().collect::<Vec<_>>();
@@ -420,7 +420,7 @@ fn unknown_paths_methods_and_parameters_are_refused_with_the_fix() {
         assert!(answer.error().contains(text), "{path} {body}: {answer}");
     }
     for (body, text) in [
-        ("", "reason is missing"),
+        ("", "give either for"),
         (r#"{"reason":"x"}"#, "give either for"),
         (r#"{"reason":"x","for":"1h","until":"2036-11-21T03:00:00Z"}"#, "give either for"),
         (r#"{"reason":"x","for":"soon"}"#, "write it like 30m"),

@@ -42,7 +42,7 @@ const LINUX_ALONE: [(&str, usize, &str); 6] = [
 /// `--libraries`.
 const WITH_FEATURES: [(&str, usize); 3] = [
     ("crates/quorate-testkit/Cargo.toml", 1),
-    ("crates/quorate/Cargo.toml", 11),
+    ("crates/quorate/Cargo.toml", 12),
     ("tests/fuzz/Cargo.toml", 5),
 ];
 

@@ -224,3 +224,20 @@ fn the_unit_permits_the_directories_of_the_annotated_configuration() {
         assert!(!is_hidden, "{} is hidden", dir.display());
     }
 }
+
+#[test]
+fn the_unit_of_a_sidecar_gets_its_socket_from_systemd_where_the_clients_look_for_it() {
+    let (unit, socket) = (shipped("quorate-serve.service"), shipped("quorate-serve.socket"));
+    assert!(words_of(&unit, "ExecStart").ends_with(&["--listen", "systemd"]), "{unit}");
+    assert_eq!(words_of(&unit, "Requires"), ["quorate-serve.socket"]);
+    assert_eq!(words_of(&unit, "RestartPreventExitStatus"), ["2", "78"]);
+    // Longer than the 25 s for which the daemon waits for its clients.
+    assert_eq!(words_of(&unit, "TimeoutStopSec"), ["30s"]);
+    assert_eq!((words_of(&socket, "SocketMode"), words_of(&socket, "ListenStream").len()), (vec!["0660"], 1));
+    let address = format!("\"unix:{}\"", words_of(&socket, "ListenStream")[0]);
+    for client in ["quorate.py", "quorate.mjs"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/clients").join(client);
+        let text = fs::read_to_string(path).expect("a client");
+        assert!(text.contains(&address), "{client} has another default than {address}");
+    }
+}

@@ -22,8 +22,8 @@ enum Way {
     Ends,
     /// It runs until the end of the test, and leads.
     Leads,
-    /// It serves HTTP on port 9641, and is stopped once it is ready.
-    Serves,
+    /// It serves HTTP where curl finds it with these arguments, and is stopped once it is ready.
+    Serves(&'static str),
     /// It shows a view on a terminal until `q` is pressed.
     Shows,
     /// It is run by the test that is named here.
@@ -31,11 +31,12 @@ enum Way {
 }
 
 /// The commands that do not simply end with 0, by their beginning. The first entry that fits counts.
-const WAYS: [(&str, Way); 5] = [
+const WAYS: [(&str, Way); 6] = [
     ("cargo run --release -p quorate-cli -- demo", Way::Elsewhere("tests/demo.rs")),
     ("cargo install quorate-cli", Way::Elsewhere("tests/package/crates.sh")),
     ("quorate demo", Way::Elsewhere("tests/demo.rs")),
-    ("quorate lead --group billing --listen", Way::Serves),
+    ("quorate lead --group billing --listen", Way::Serves("http://127.0.0.1:9641/readyz")),
+    ("quorate serve --listen", Way::Serves("--unix-socket /tmp/quorate.sock http://localhost/readyz")),
     ("quorate run", Way::Leads),
 ];
 
@@ -72,15 +73,14 @@ fn commands(page: &Page) -> Vec<(usize, String)> {
 
 /// Returns the shell line that runs the command in this way.
 fn line(command: &str, way: Way) -> Option<String> {
-    let ready = "curl --silent --fail --output /dev/null http://127.0.0.1:9641/readyz";
     Some(match way {
         Way::Ends => command.to_owned(),
         Way::Leads => format!(
             "{command} > daemon.log 2>&1 & \
              until quorate status --config quorate.toml --nodes {SERVERS} | grep 'held by'; do sleep 0.2; done"
         ),
-        Way::Serves => format!(
-            "{command} > daemon.log 2>&1 & until {ready}; do kill -0 $! || break; sleep 0.1; done; kill $! && wait $!"
+        Way::Serves(to) => format!(
+            "{command} > daemon.log 2>&1 & until curl --silent --fail --output /dev/null {to}; do kill -0 $! || break; sleep 0.1; done; kill $! && wait $!"
         ),
         // `script` gives the view a terminal, and the terminal its input.
         Way::Shows => {

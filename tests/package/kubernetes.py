@@ -35,16 +35,25 @@ def main():
             count += 1
         if os.environ.get("CONFIG_DIR") and document["kind"] == "ConfigMap":
             for file, text in document["data"].items():
-                (pathlib.Path(os.environ["CONFIG_DIR"]) / file).write_text(text)
+                of = "" if file != "quorate.toml" else document["metadata"]["name"].split("-")[0] + "-"
+                (pathlib.Path(os.environ["CONFIG_DIR"]) / (of + file)).write_text(text)
     # A validator that accepts everything would find nothing either.
-    workers = [document for _, document in documents if document["kind"] == "Deployment"]
+    of_kind = [document for _, document in documents if document["kind"] == "Deployment"]
+    sidecar_of = lambda document: document["spec"]["template"]["spec"]["initContainers"][0]
+    workers = [document for document in of_kind if sidecar_of(document)["args"][0] == "lead"]
+    clients = [document for document in of_kind if sidecar_of(document)["args"][0] == "serve"]
     for key, value in [("replicas", "three"), ("replica", 3)]:
         wrong = dict(workers[0], spec=dict(workers[0]["spec"], **{key: value}))
         if not errors_of(wrong, VERSIONS[-1]):
             failures.append(f"the validator accepts {key}: {value!r}")
-    sidecar = workers[0]["spec"]["template"]["spec"]["initContainers"][0]
+    sidecar = sidecar_of(workers[0])
     if workers[0]["spec"]["replicas"] != 3 or sidecar["readinessProbe"]["httpGet"]["path"] != "/leader":
         failures.append("there are not three workers with /leader as the readiness probe of their sidecar")
+    # Both containers need the directory of the socket.
+    pod = clients[0]["spec"]["template"]["spec"]
+    for container in pod["initContainers"] + pod["containers"]:
+        if "/run/quorate" not in [mount["mountPath"] for mount in container["volumeMounts"]]:
+            failures.append(f"{container['name']} has no directory for the socket")
     print("\n".join(failures) or f"{len(documents)} objects, {count} checks: all are valid")
     return 1 if failures else 0
 

@@ -24,12 +24,14 @@ trap 'rm -rf "$work"' EXIT
 CONFIG_DIR=$work $tools/bin/python tests/package/kubernetes.py config/kubernetes/*.yaml
 
 # No host of the manifest exists here, so no node answers. A wrong file would end with 78 before that.
-status=0
-"$program" status --config "$work/quorate.toml" >"$work/said" 2>&1 || status=$?
-if [ $status -ne 69 ] || [ "$(grep -c 'quorate-node-[012]' "$work/said")" -lt 3 ]; then
-    cat "$work/said" >&2
-    exit 1
-fi
+for config in "$work"/*-quorate.toml; do
+    status=0
+    "$program" status --config "$config" >"$work/said" 2>&1 || status=$?
+    if [ $status -ne 69 ] || [ "$(grep -c 'quorate-node-[012]' "$work/said")" -lt 3 ]; then
+        cat "$work/said" >&2
+        exit 1
+    fi
+done
 # The node's own check of its file, started as the manifest starts it.
 sed -i "s|^dir /data|dir $work|" "$work/redis.conf"
 printf 'port 0\nunixsocket %s/socket\ndaemonize yes\npidfile %s/pid\n' "$work" "$work" >>"$work/redis.conf"

@@ -1,7 +1,8 @@
 //! Leases and messages, as a client sees them.
 
-use crate::sidecar::{Sidecar, path};
-use quorate_tests::support::{Http, PATIENCE, until};
+use crate::sidecar::{Sidecar, has, path};
+use quorate_testkit::cannot_run;
+use quorate_tests::support::{Http, PATIENCE, Tmux, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -156,6 +157,23 @@ fn a_client_sees_only_its_own_leases() {
     assert!(seen["client"].as_str().is_some_and(|client| client.starts_with("billing (pid ")), "{list}");
     assert!(!list.body.contains(lease["id"].as_str().expect("an id")), "{list}");
     assert!((operated.operators().metric("quorate_client_leases") - 1.0).abs() < f64::EPSILON);
+    until("the page with the lease", PATIENCE, || {
+        let page = operated.operators().get("/").expect(200).body;
+        (page.contains("Leases of clients") && page.contains("billing (pid ")).then_some(())
+    });
+    if Tmux::is_installed() {
+        let address = operated.operators().address().to_string();
+        let args = ["top", "--config", "quorate.toml", "--group", "default", "--sidecar", &address];
+        let terminal = Tmux::start(&operated.program, "leases", (160, 40), &args);
+        terminal.until_it_shows(&["JOBS 0"]);
+        // The section is there once the leases have been read.
+        terminal.until("the section of leases", |screen| {
+            terminal.press(&["Tab"]);
+            screen.contains("LEASES of clients 1") && screen.contains("billing (pid ")
+        });
+    } else {
+        cannot_run("serve: top shows the leases of a sidecar", "tmux is not installed");
+    }
     // A client that may read may not hold leases there.
     operated.operators().post("/api/v1/leases", "{\"lock\": \"x\"}").expect(401);
     operated.operators().with_token(TOKEN).post("/api/v1/leases", "{\"lock\": \"x\"}").expect(200);
@@ -171,7 +189,6 @@ fn with_token(config: &str) -> Sidecar {
     let text = sidecar.program.read("quorate.toml");
     sidecar.program.write("quorate.toml", &format!("{text}{config}"));
     sidecar.daemon.signal(Signal::TERM);
-    until("the end of the daemon", PATIENCE, || (!sidecar.daemon.is_running()).then_some(()));
     sidecar.restart();
     sidecar
 }
@@ -222,4 +239,69 @@ fn after_a_restart_a_lease_of_before_is_lost_and_its_lock_free_in_time() {
     let Sidecar { program, nodes: _nodes, daemon } = sidecar;
     daemon.wait(PATIENCE).expect(0);
     assert!(!program.file("q.sock").exists(), "the socket is removed");
+}
+
+#[test]
+fn systemd_passes_the_socket_and_keeps_it_while_the_daemon_restarts() {
+    if !has("python3", "systemd_passes_the_socket_and_keeps_it_while_the_daemon_restarts") {
+        return;
+    }
+    let sidecar = Sidecar::new(3, "");
+    let passed = sidecar.program.file("passed.sock");
+    // Another process listens, as systemd does, and starts the program with the socket.
+    let pass = "import os, socket, sys\n\
+                listener = socket.socket(socket.AF_UNIX)\n\
+                listener.bind(sys.argv[1])\n\
+                listener.listen()\n\
+                os.dup2(listener.fileno(), 3)\n\
+                os.set_inheritable(3, True)\n\
+                os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))\n\
+                os.execv(sys.argv[2], sys.argv[2:])\n";
+    let program = sidecar.program.command(["serve", "--config", "quorate.toml", "--listen", "systemd"]);
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", pass]).arg(&passed).arg(program.get_program()).args(program.get_args());
+    command.current_dir(sidecar.program.dir()).env("HOME", sidecar.program.dir());
+    let daemon = sidecar.program.start_command(command);
+    let client = Http::of_socket(&passed);
+    until("a daemon on the socket", PATIENCE, || {
+        let body = json!({ "lock": "passed" }).to_string();
+        let answer = client.try_request("POST", "/api/v1/leases", "", &body).ok()?;
+        (answer.status == 200).then_some(())
+    });
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+    assert!(passed.exists(), "the socket belongs to systemd");
+    let none = sidecar.program.run(["serve", "--config", "quorate.toml", "--listen", "systemd"]).expect(78);
+    none.says(&["systemd has passed no unix socket", "socket unit"]);
+}
+
+#[test]
+fn a_socket_in_use_or_another_file_is_not_replaced() {
+    let sidecar = Sidecar::new(3, "");
+    let socket = format!("unix:{}", sidecar.socket().display());
+    let args = ["serve", "--config", "quorate.toml", "--listen", &socket];
+    sidecar.program.run(args).expect(125).says(&["another process listens on it"]);
+    let file = sidecar.program.write("file", "kept");
+    let other = format!("unix:{file}");
+    let args = ["serve", "--config", "quorate.toml", "--listen", &other];
+    sidecar.program.run(args).expect(125).says(&["no socket"]);
+    assert_eq!(sidecar.program.read("file"), "kept");
+    let args = [
+        "serve",
+        "--config",
+        "quorate.toml",
+        "--listen",
+        "unix:/tmp/q.sock",
+        "--socket-group",
+        "no-such-group",
+    ];
+    sidecar.program.run(args).expect(125).says(&["there is no group \"no-such-group\""]);
+    sidecar
+        .program
+        .run(["serve", "--config", "quorate.toml"])
+        .expect(78)
+        .says(&["give --listen unix:/run/quorate"]);
+    let list = sidecar.nodes.list();
+    let unclear = sidecar.program.run(["serve", "--nodes", &list, "--listen", "here"]).expect(78);
+    unclear.says(&["--listen \"here\" is no address for clients", "127.0.0.1:9641"]);
 }

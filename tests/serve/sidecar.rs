@@ -27,8 +27,9 @@ impl Sidecar {
         Self { program, nodes, daemon }
     }
 
-    /// Starts the daemon again on the same socket.
+    /// Waits for the end of the daemon, and starts it again on the same socket.
     pub(crate) fn restart(&mut self) {
+        until("the end of the daemon", PATIENCE, || (!self.daemon.is_running()).then_some(()));
         self.daemon = start(&self.program);
     }
 

@@ -180,7 +180,7 @@ pub(super) fn file(root: &Path) -> PathBuf {
     root.join("quorate.db")
 }
 
-/// Opens a connection that lists names, and returns `None` if there is no database. It waits while the database opens
+/// Opens a connection that lists names, and returns `None` if there is no database, or no table in it yet. It waits while the database opens
 /// or closes, and does not wait for a transaction.
 pub(super) fn connect_to_list(root: &Path) -> Result<Option<Connection>, FileError> {
     let path = file(root);
@@ -189,7 +189,9 @@ pub(super) fn connect_to_list(root: &Path) -> Result<Option<Connection>, FileErr
     }
     let opened = connect(&path).and_then(|connection| {
         connection.busy_timeout(LISTING_PATIENCE)?;
-        Ok(Some(connection))
+        // The first session creates the file, and then the tables.
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        Ok((version != 0).then_some(connection))
     });
     opened.map_err(|e| FileError::of_database(&path, &e))
 }

@@ -361,6 +361,22 @@ async fn leases_are_timed_by_the_boot_clock_and_counters_by_the_wall_clock() {
 }
 
 #[tokio::test]
+async fn a_listing_of_a_database_that_is_being_created_finds_nothing() {
+    let scratch = Scratch::new();
+    drop(marked(&scratch.node()).await);
+    let root = scratch.path().join("node");
+    assert!(database::connect_to_list(&root).unwrap().is_some());
+    // The file exists before its tables do.
+    let file = database::file(&root);
+    for end in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{end}", file.display()));
+    }
+    let created = std::fs::File::create_new(&file).unwrap();
+    created.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(database::connect_to_list(&root).unwrap().is_none());
+}
+
+#[tokio::test]
 async fn an_unreadable_row_fails_only_its_own_request_and_is_named() {
     let scratch = Scratch::new();
     let (mut session, _) = marked(&scratch.node()).await;

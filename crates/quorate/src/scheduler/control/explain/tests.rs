@@ -352,7 +352,7 @@ fn schedule() {
     let answer = answers(
         &between,
         Reason::Schedule,
-        ["not due at 2027-01-15T08:00:01Z", "the time after: 2027-01-15 09:00", "quorate jobs next report"],
+        ["not due at 2027-01-15T08:00:01Z", "the time after: 2027-01-15T09:00", "quorate jobs next report"],
     );
     assert_eq!(answer.next, Some(TICK + HOUR));
     assert!(answer.evidence.join("\n").contains("the time before: 2027-01-15T08:00:00Z"), "{answer:#?}");
@@ -362,7 +362,7 @@ fn schedule() {
         facts.asked = None;
         registered(facts).row.since = TICK + SECOND;
     });
-    answers(&new, Reason::Schedule, ["it has not been due yet", "the time after: 2027-01-15 09:00", ""]);
+    answers(&new, Reason::Schedule, ["it has not been due yet", "the time after: 2027-01-15T09:00", ""]);
     let requested = facts(|facts| {
         facts.asked = Some(TICK + SECOND);
         let cause = RunCause::Triggered { id: RequestId::from_u128(1) };
