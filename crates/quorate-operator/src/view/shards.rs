@@ -118,7 +118,7 @@ impl ShardView {
             number: shard.number,
             owner: shard.owner.as_deref().map(name),
             assigned: shard.assigned.as_deref().map(name),
-            fencing_token: shard.token.map(|token| token.get()),
+            fencing_token: shard.token.map(quorate::FencingToken::get),
             remaining: shard.remaining,
         }
     }

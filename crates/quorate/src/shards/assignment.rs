@@ -186,11 +186,11 @@ mod tests {
     fn the_record_is_compact_and_survives_a_round_trip() {
         let plan = Assignment::default()
             .next(announced(&[("a", 1, 6), ("b", 2, 6)]), &seen(&[("a", HELD), ("b", HELD)]));
-        let text = r#"{"count":6,"workers":{"a":{"worker":"a","weight":1,"count":6,"shards":"1,4"},"b":{"worker":"b","weight":2,"count":6,"shards":"0,2-3,5"}}}"#;
+        let text = r#"{"count":6,"workers":{"a":{"worker":"a","weight":1,"count":6,"shards":"2,4"},"b":{"worker":"b","weight":2,"count":6,"shards":"0-1,3,5"}}}"#;
         assert_eq!(&*plan.to_value(), text);
         assert_eq!(Assignment::parse(text), Some(plan));
         for hostile in ["0-99999999999", "7-x", "-", "4096"] {
-            assert_eq!(Assignment::parse(&text.replace("1,4", hostile)), None, "{hostile}");
+            assert_eq!(Assignment::parse(&text.replace("2,4", hostile)), None, "{hostile}");
         }
         assert_eq!(
             Assignment::parse(&text.replace("\"count\":6,\"workers\"", "\"count\":99999999,\"workers\"")),

@@ -36,7 +36,8 @@ fn shares(weights: &[u32], held: &[usize], count: usize) -> Vec<usize> {
     let total: u64 = weights.iter().copied().map(u64::from).sum();
     let exact: Vec<u64> = weights.iter().map(|weight| u64::from(*weight) * count as u64).collect();
     let mut shares: Vec<usize> = exact.iter().map(|exact| (exact / total) as usize).collect();
-    let mut order: Vec<usize> = (0..weights.len()).filter(|worker| exact[*worker] % total > 0).collect();
+    let mut order: Vec<usize> =
+        (0..weights.len()).filter(|worker| !exact[*worker].is_multiple_of(total)).collect();
     order.sort_by_key(|&worker| (held[worker] <= shares[worker], Reverse(exact[worker] % total), worker));
     let left = count - shares.iter().sum::<usize>();
     order.into_iter().take(left).for_each(|worker| shares[worker] += 1);
