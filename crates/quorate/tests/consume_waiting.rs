@@ -249,7 +249,7 @@ async fn the_default_patience_depends_on_the_source() {
     let claims = Claims::new(&quorum, "orders");
     let handle = |_| ready(Ok::<_, String>(()));
     let once = claims.consume(stream::iter(orders(&ids(1))), handle);
-    assert!(format!("{once:?}").contains(&format!("patience: {:?}", Duration::MAX)), "{once:?}");
+    assert!(format!("{once:?}").contains(&format!("max_wait: {:?}", Duration::MAX)), "{once:?}");
     let acked = stream::iter([("order-1", (), || ready(Ok::<(), String>(())))]);
     let again = claims.consume(acked, |_| ready(Ok::<_, String>(())));
     assert!(format!("{again:?}").contains("patience: 30s"), "{again:?}");
