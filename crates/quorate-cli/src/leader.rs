@@ -14,6 +14,7 @@ use crate::{
 use quorate::{
     election::{Leader, PastTerm},
     env::WallTime,
+    node::FencingToken,
     plain::plain,
     quorum::{NoMajority, Quorum},
 };
@@ -101,7 +102,7 @@ impl LeaderNow {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             worker: plain(&leader.worker, NAME_MAX),
-            term: leader.term.map(|term| term.get()),
+            term: leader.term.map(FencingToken::get),
             remaining_ms: leader.remaining.map(millis),
         }
     }

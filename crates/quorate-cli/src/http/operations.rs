@@ -77,17 +77,8 @@ impl Method {
 
 /// Returns the operations of a daemon. `description` answers with their description.
 pub(super) fn all(has_jobs: bool, has_clients: bool, description: MethodRouter<Arc<Site>>) -> Vec<Operation> {
-    let mut all = vec![
-        look::<health::Live>("/livez", "200 while the main loop of the daemon runs", get(health::livez))
-            .health(),
-        look::<health::Ready>(
-            "/readyz",
-            "200 if a majority of the nodes votes and accepts what the leader writes, also on a follower",
-            get(health::readyz),
-        )
-        .health(),
-        look::<health::LeaderPage>("/leader", "200 if this process leads the group", get(health::leader))
-            .health(),
+    let mut all = Vec::from(of_health());
+    all.extend([
         look::<()>("/metrics", "The measurements in the text format of Prometheus", get(api::metrics)).text(),
         look::<serde_json::Map<String, serde_json::Value>>(
             "/api/v1/openapi.json",
@@ -137,7 +128,7 @@ pub(super) fn all(has_jobs: bool, has_clients: bool, description: MethodRouter<A
             get(operate::list_shards),
         )
         .others(&[NO_QUORUM]),
-    ];
+    ]);
     all.extend(of_claims());
     if has_clients {
         all.extend(of_leases());
@@ -150,6 +141,21 @@ pub(super) fn all(has_jobs: bool, has_clients: bool, description: MethodRouter<A
     }
     all.extend(Verb::ALL.into_iter().filter(|verb| has_jobs || !verb.is_of_jobs()).map(action));
     all
+}
+
+fn of_health() -> [Operation; 3] {
+    [
+        look::<health::Live>("/livez", "200 while the main loop of the daemon runs", get(health::livez))
+            .health(),
+        look::<health::Ready>(
+            "/readyz",
+            "200 if a majority of the nodes votes and accepts what the leader writes, also on a follower",
+            get(health::readyz),
+        )
+        .health(),
+        look::<health::LeaderPage>("/leader", "200 if this process leads the group", get(health::leader))
+            .health(),
+    ]
 }
 
 fn of_claims() -> [Operation; 3] {
