@@ -95,6 +95,7 @@ fn every_scenario_runs_and_measures_something() {
             "cycles-1",
             "tasks",
             "others",
+            "sidecar",
             "stopped",
             "handover",
             "contention",
@@ -106,6 +107,7 @@ fn every_scenario_runs_and_measures_something() {
             "ticks",
             "jobs",
             "idle",
+            "shards",
             "regions",
             "loss"
         ]

@@ -305,12 +305,13 @@ Examples:
 
 The command has QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its environment, and
 with --slots QUORATE_SLOT (from 0; each slot has tokens of its own). With --shared
-it has no token. It runs under a supervisor process. With --local the node is a directory of this
-user, which is trusted at once: do not delete it while a lock is held. At step-down, a fifth of the TTL before the
-lease ends, its process group gets SIGTERM, and before the lease ends SIGKILL,
-even if quorate itself is killed, stopped or stuck. The command does not inherit
-QUORATE_NODES, which may contain passwords; a command that calls quorate itself
-gets the nodes by --config or QUORATE_CONFIG.
+it has no token. It runs under a supervisor process. At step-down, a fifth of the
+TTL before the lease ends, its process group gets SIGTERM, and before the lease
+ends SIGKILL, even if quorate itself is killed, stopped or stuck. With --local the
+node is a directory of this user, which is trusted at once: do not delete it while
+a lock is held. The command does not inherit QUORATE_NODES, which may contain
+passwords; a command that calls quorate itself gets the nodes by --config or
+QUORATE_CONFIG.
 
 Commands that daemonise: when the command ends, the processes that it leaves in
 its process group are ended too (SIGTERM, SIGKILL two seconds later), which a
@@ -340,7 +341,7 @@ pub(crate) struct ExecArgs {
     /// Hold the lock together with others that name --shared, and with no other
     #[arg(long)]
     pub(crate) shared: bool,
-    /// Hold one of N slots of this name: at most N commands run at once. Give the same N everywhere
+    /// Hold one of the N locks NAME/slot-0…: at most N commands run at once. Give the same N everywhere
     #[arg(long, value_name = "N", conflicts_with = "shared")]
     pub(crate) slots: Option<usize>,
     /// The longest time for which a crashed holder blocks the others [default: lease.ttl of the file, or 10s]

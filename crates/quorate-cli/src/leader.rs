@@ -4,7 +4,7 @@ use crate::{
     args::{LeaderShowArgs, TermsArgs},
     config::Config,
     connect,
-    exit::{Failure, NOT_FOUND},
+    exit::{Failure, NO_QUORUM, NOT_FOUND},
     failures,
     operate::observer,
     show,
@@ -77,8 +77,14 @@ pub(crate) async fn show(args: &LeaderShowArgs, config: &Config) -> Result<u8, F
     let quorum = connect::only_looking(config)?;
     connect::meet(&quorum).await;
     let found = observer(&quorum, group)?.leader().await;
+    let nodes = quorum.nodes();
     quorum.close().await;
     let leader = found.map_err(|error| connect::no_quorum("cannot read the leader of the group", &error))?;
+    // Nodes without a vote may have lost the leader.
+    if leader.is_none() && !connect::is_quorum(&nodes) {
+        let why = connect::explain(&nodes);
+        return Err(Failure::new(NO_QUORUM, format!("cannot read the leader of the group: {why}")));
+    }
     let page = Now { group: plain(group, NAME_MAX), leader: leader.as_ref().map(LeaderNow::new) };
     show::print_page(args.group.json, &page, || page.for_people())?;
     Ok(if page.leader.is_some() { 0 } else { NOT_FOUND })

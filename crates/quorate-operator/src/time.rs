@@ -20,7 +20,7 @@ pub fn rfc3339(at: WallTime) -> String {
 /// A text that shows the required format.
 pub fn parse(text: &str) -> Result<WallTime, String> {
     let fix = "write it like 2026-11-21T03:00:00Z or 2026-11-21T05:00:00+02:00";
-    let time: Timestamp = text.parse().map_err(|error| format!("{error}; {fix}"))?;
+    let time: Timestamp = text.parse().map_err(|_| format!("it is no exact time; {fix}"))?;
     let micros = u64::try_from(time.as_microsecond()).map_err(|_| format!("it is before 1970; {fix}"))?;
     Ok(WallTime::from_micros(micros))
 }

@@ -252,7 +252,7 @@ async fn the_default_patience_depends_on_the_source() {
     assert!(format!("{once:?}").contains(&format!("max_wait: {:?}", Duration::MAX)), "{once:?}");
     let acked = stream::iter([("order-1", (), || ready(Ok::<(), String>(())))]);
     let again = claims.consume(acked, |_| ready(Ok::<_, String>(())));
-    assert!(format!("{again:?}").contains("patience: 30s"), "{again:?}");
+    assert!(format!("{again:?}").contains("max_wait: 30s"), "{again:?}");
     assert!(format!("{:?}", again.max_wait(SECOND)).contains("max_wait: 1s"));
     quorum.close().await;
 }

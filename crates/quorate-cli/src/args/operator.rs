@@ -44,7 +44,7 @@ pub(crate) struct FreezeArgs {
     /// The length of the freeze, such as 30m or 2h
     #[arg(long = "for", value_name = "TIME", value_parser = duration, required_unless_present = "until")]
     pub(crate) length: Option<Duration>,
-    /// The end of the freeze (RFC 3339), in place of --for
+    /// The end of the freeze (RFC 3339). This or --for is required
     #[arg(long, value_name = "TIME", value_parser = time::parse, conflicts_with = "length")]
     pub(crate) until: Option<WallTime>,
 }

@@ -3,7 +3,7 @@
 
 use super::{
     look,
-    run_state::{ENTRIES, RunState, newest, pauses, state_of},
+    run_state::{ENTRIES, RunState, newest, pauses, state_of, was_executed},
 };
 use crate::{
     args::LogsArgs,
@@ -324,7 +324,7 @@ async fn entry(wanted: &Wanted<'_>, jobs: &Jobs, env: &Env) -> Result<HistoryEnt
     let entries = jobs.history(&args.job, ENTRIES).await.map_err(|error| failures::of_jobs(&error))?;
     let is_it = |entry: &HistoryEntry| match (run, &wanted.span) {
         (Some(tick), _) => entry.tick == tick,
-        (None, Some(span)) => span.contains(&entry.tick),
+        (None, Some(span)) => span.contains(&entry.tick) && was_executed(entry),
         (None, None) => entry.took.is_some(),
     };
     entries.into_iter().find(is_it).ok_or_else(|| {

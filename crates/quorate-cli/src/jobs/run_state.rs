@@ -73,7 +73,7 @@ fn newest_of(status: &JobStatus) -> Option<Newest> {
 }
 
 /// Returns whether a worker has executed the run, at least in part.
-fn was_executed(entry: &HistoryEntry) -> bool {
+pub(super) fn was_executed(entry: &HistoryEntry) -> bool {
     entry.took.is_some() || entry.started.is_some() || entry.end == RunOutcome::Lost
 }
 

@@ -75,7 +75,8 @@ async fn asked(jobs: &Jobs, args: &WhyArgs, now: WallTime) -> Result<(Page, Reas
     of_job(jobs, &args.job, at).await
 }
 
-/// Returns the last tick of the job in the span that a moment names, or the begin of the span if it has none. A schedule
+/// Returns the last tick of the job in the span that a moment names, or the first one that has not come yet, or the begin of
+/// the span if it has none. A schedule
 /// that cannot be read is no error here: the answer to the question says why.
 async fn tick_at(jobs: &Jobs, job: &str, moment: Moment, now: WallTime) -> WallTime {
     if let Some(exact) = moment.exact() {
@@ -84,7 +85,9 @@ async fn tick_at(jobs: &Jobs, job: &str, moment: Moment, now: WallTime) -> WallT
     let Ok(schedule) = jobs.schedule(job).await else { return moment.span(&Zone::UTC, now).start };
     let span = moment.span(schedule.zone(), now);
     let before = |at: WallTime| at - Duration::from_micros(1);
-    schedule.last_within(before(span.start), before(span.end).min(now)).unwrap_or(span.start)
+    let has_come = schedule.last_within(before(span.start), before(span.end).min(now));
+    let is_to_come = || schedule.next_after(before(span.start)).filter(|tick| *tick < span.end);
+    has_come.or_else(is_to_come).unwrap_or(span.start)
 }
 
 /// Asks why the job did or did not run at a time, or by default at its latest tick.

@@ -2,6 +2,7 @@
 //! the nodes report releases at once to those that wait for the lock. A report may be lost, so everything that waits for the
 //! bell also looks from time to time.
 
+use super::shown::Shown;
 use crate::{
     driver::{Subscription, WakeOrder},
     lease::{Lease, Lock, TryAcquire},
@@ -9,7 +10,6 @@ use crate::{
     quorum::Quorum,
 };
 use std::{sync::Arc, time::Duration};
-use tokio::sync::watch;
 
 /// The longest time between two looks, if the nodes report releases, and if they do not.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -25,26 +25,31 @@ pub(super) struct Bell {
     quorum: Quorum,
     resource: Resource,
     ttl: Duration,
-    rung: watch::Sender<u64>,
+    rung: Shown<u64>,
 }
 
 impl Bell {
     pub(super) fn new(quorum: &Quorum, resource: Resource, ttl: Duration) -> Self {
-        Self { quorum: quorum.clone(), resource, ttl, rung: watch::Sender::new(0) }
+        Self { quorum: quorum.clone(), resource, ttl, rung: Shown::default() }
     }
 
-    /// Returns a receiver that notices each ring from now on.
-    pub(super) fn hear(&self) -> watch::Receiver<u64> {
-        self.rung.subscribe()
+    /// Returns the number of rings so far.
+    pub(super) fn rings(&self) -> u64 {
+        self.rung.get()
     }
 
-    /// Passes the rings to the receivers, until the future is dropped.
+    /// Waits until there is a ring after the first `rings`.
+    pub(super) async fn rung_after(&self, rings: u64) {
+        self.rung.until(|rung| *rung > rings).await;
+    }
+
+    /// Counts the rings, until the future is dropped.
     pub(super) async fn listen(&self) {
         let pool = self.quorum.pool();
         let waiter = Subscription::begin(pool, &self.resource, WakeOrder::Arrival);
         loop {
             waiter.woken().await;
-            self.rung.send_modify(|rings| *rings += 1);
+            self.rung.change(|rings| *rings += 1);
         }
     }
 

@@ -64,9 +64,8 @@ struct Leader<'a> {
 impl Leader<'_> {
     async fn serve(mut self) {
         let (env, step_down) = (self.set.env().clone(), self.lease.step_down_token().clone());
-        let mut rung = self.set.bell.hear();
         loop {
-            rung.borrow_and_update();
+            let rings = self.set.bell.rings();
             let pause = tokio::select! { biased;
                 () = step_down.cancelled() => return,
                 turn = self.turn() => match turn {
@@ -81,7 +80,7 @@ impl Leader<'_> {
             let at = env.now() + pause;
             tokio::select! { biased;
                 () = step_down.cancelled() => return,
-                _ = rung.changed() => {}
+                () = self.set.bell.rung_after(rings) => {}
                 () = env.sleep_until(at) => {}
             }
         }

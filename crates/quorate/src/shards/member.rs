@@ -5,6 +5,7 @@ use super::{
     assignment::{Assignment, KEY},
     owner::{Known, Owner, Report},
     set::Set,
+    shown::Shown,
 };
 use crate::{
     env::{BootTime, ScopedTask},
@@ -18,7 +19,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// The pause after a failed attempt to begin a session or to read the plan.
@@ -34,7 +35,7 @@ pub(super) struct Member<W> {
     work: Arc<W>,
     session: Option<Session>,
     shards: BTreeMap<usize, Task>,
-    known: watch::Sender<Known>,
+    known: Arc<Shown<Known>>,
     /// The task of a shard asks for a new look.
     look: Arc<Notify>,
     reports: (mpsc::UnboundedSender<Report>, mpsc::UnboundedReceiver<Report>),
@@ -67,7 +68,7 @@ where
             work,
             session: None,
             shards: BTreeMap::new(),
-            known: watch::Sender::default(),
+            known: Arc::default(),
             look: Arc::default(),
             reports: mpsc::unbounded_channel(),
             align_at: None,
@@ -77,13 +78,12 @@ where
 
     /// Works until the future is dropped. Returns an error that no later attempt can avoid.
     pub(super) async fn serve(&mut self) -> AcquireError {
-        let mut rung = self.set.bell.hear();
         loop {
-            rung.borrow_and_update();
+            let rings = self.set.bell.rings();
             let asked = self.set.env().now();
             self.check_session().await;
             let pause = self.read().await;
-            if let Err(error) = self.rest(asked, pause, &mut rung).await {
+            if let Err(error) = self.rest(asked, pause, rings).await {
                 return error;
             }
         }
@@ -144,7 +144,7 @@ where
             let others = plan.count != self.set.who.count;
             let (count, mine) = (plan.count, mine.filter(|_| !others).unwrap_or_default());
             self.apply(&mine);
-            self.known.send_replace(Known { read, count, mine });
+            self.known.change(|known| *known = Known { read, count, mine });
             let waits = is_known && others;
             if waits && !self.waits {
                 self.warn(&plan);
@@ -188,7 +188,7 @@ where
                 number,
                 work: Arc::clone(&self.work),
                 revoked: revoked.clone(),
-                known: self.known.subscribe(),
+                known: Arc::clone(&self.known),
                 look: Arc::clone(&self.look),
                 reports: self.reports.0.clone(),
             };
@@ -213,13 +213,8 @@ where
     }
 
     /// Waits until it is time to look at the plan again.
-    async fn rest(
-        &mut self,
-        asked: BootTime,
-        pause: Duration,
-        rung: &mut watch::Receiver<u64>,
-    ) -> Result<(), AcquireError> {
-        let env = self.set.env().clone();
+    async fn rest(&mut self, asked: BootTime, pause: Duration, rings: u64) -> Result<(), AcquireError> {
+        let (env, set) = (self.set.env().clone(), Arc::clone(&self.set));
         let (at, ttl) = (env.now() + pause, self.set.ttl);
         loop {
             let align_at = self.align_at.unwrap_or(BootTime::from_nanos(u64::MAX));
@@ -233,12 +228,12 @@ where
                     Report::Ended(_, Err(error)) => return Err(error),
                     Report::Ended(number, Ok(())) => {
                         self.shards.remove(&number);
-                        let mine = self.known.borrow().mine.clone();
+                        let mine = self.known.get().mine;
                         self.apply(&mine);
                     }
                 },
                 () = lost.unwrap_or_default().cancelled_owned(), if is_held => return Ok(()),
-                _ = rung.changed() => return Ok(()),
+                () = set.bell.rung_after(rings) => return Ok(()),
                 () = self.look.notified() => return Ok(()),
                 () = env.sleep_until(align_at) => self.align(),
                 () = env.sleep_until_poll(asked, at, at + ttl) => return Ok(()),

@@ -62,6 +62,7 @@ mod member;
 mod owner;
 mod set;
 mod shard;
+mod shown;
 mod view;
 
 pub use builder::{Shards, ShardsRun};

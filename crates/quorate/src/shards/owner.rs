@@ -1,6 +1,6 @@
 //! The task of one shard on the worker that is to own it: acquires the lease of the shard, runs the work, and hands over.
 
-use super::{Shard, set::Set};
+use super::{Shard, set::Set, shown::Shown};
 use crate::{
     backoff::Failures,
     env::BootTime,
@@ -9,7 +9,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use std::{collections::BTreeSet, fmt::Display, panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// The pause after an error of the nodes, before the lease is tried again.
@@ -42,7 +42,7 @@ pub(super) struct Owner<W> {
     /// Cancelled when the shard is to be handed over.
     pub(super) revoked: CancellationToken,
     /// The plan as this worker knows it, and the signal that asks for a new look at it.
-    pub(super) known: watch::Receiver<Known>,
+    pub(super) known: Arc<Shown<Known>>,
     pub(super) look: Arc<Notify>,
     pub(super) reports: mpsc::UnboundedSender<Report>,
 }
@@ -108,13 +108,12 @@ where
     /// not for this worker any more. Before the leader changes the number of shards, it holds the leases of all of them at one
     /// moment. So a worker that acquires a lease later finds the new number here.
     async fn confirmed(&self) -> Option<usize> {
-        let (begun, mut known) = (self.set.reads_begun(), self.known.clone());
+        let begun = self.set.reads_begun();
         self.look.notify_one();
         tokio::select! { biased;
             () = self.revoked.cancelled() => None,
-            // An error means that the run has ended.
-            seen = known.wait_for(|known| known.read > begun) => {
-                seen.ok().filter(|known| known.mine.contains(&self.number)).map(|known| known.count)
+            seen = self.known.until(|known| known.read > begun) => {
+                seen.mine.contains(&self.number).then_some(seen.count)
             }
         }
     }

@@ -160,7 +160,9 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     if let Some(decided) = job.decided {
         return facts.clock_set_back(decided, job, ledger);
     }
-    match due {
+    // The ticks of the row count from the end of the last pause or freeze, which may be later than the latest tick.
+    let recorded = ledger.history.iter().filter(|entry| entry.cause.request().is_none());
+    match due.max(recorded.map(|entry| entry.until.unwrap_or(entry.tick)).max()) {
         Some(tick) => at_time(facts, ledger, tick),
         None => facts.not_due(None, job, ledger),
     }
@@ -181,6 +183,9 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     }
     match facts.is_due(job, at) {
         Due::No => return facts.not_due(Some(at), job, ledger),
+        Due::BeforeRegistration if ledger.history.first().is_some_and(|oldest| at < oldest.tick) => {
+            return facts.older_than_the_history(at, job, ledger);
+        }
         Due::BeforeRegistration => return facts.registered_later(at, job),
         Due::Yes | Due::Unknown => {}
     }

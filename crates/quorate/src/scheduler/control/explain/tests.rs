@@ -347,6 +347,37 @@ fn clock() {
 }
 
 #[test]
+fn a_tick_before_the_end_of_a_freeze_is_explained_by_its_entry() {
+    // The ticks of the row count from the end of the freeze, and no tick has been due since.
+    let thawed = facts(|facts| {
+        facts.asked = None;
+        registered(facts).row.since = facts.now - SECOND;
+        ledger(facts).history.push(entry(RunOutcome::SkippedFrozen, "the group was frozen by ann"));
+    });
+    let answer = answers(&thawed, Reason::Frozen, ["frozen by ann", "", "backfill"]);
+    assert_eq!(answer.tick, Some(TICK));
+    // What was requested is no tick.
+    let requested = facts(|facts| {
+        facts.asked = None;
+        registered(facts).row.since = facts.now - SECOND;
+        let cause = RunCause::Triggered { id: RequestId::from_u128(1) };
+        ledger(facts).history.push(HistoryEntry { cause, ..entry(RunOutcome::Done, "") });
+    });
+    answers(&requested, Reason::Schedule, ["it has not been due yet", "", ""]);
+}
+
+#[test]
+fn a_tick_that_is_older_than_the_history_may_have_run() {
+    let trimmed = facts(|facts| {
+        facts.asked = Some(TICK - HOUR);
+        registered(facts).row.since = facts.now - SECOND;
+        ledger(facts).history.push(entry(RunOutcome::Done, ""));
+    });
+    let parts = ["the history begins later", "or a freeze ended then", "if it did not run"];
+    answers(&trimmed, Reason::NoRecord, parts);
+}
+
+#[test]
 fn schedule() {
     let between = facts(|facts| facts.asked = Some(TICK + SECOND));
     let answer = answers(

@@ -14,6 +14,9 @@ use crate::{
 };
 use std::time::Duration;
 
+/// The meaning of the time from which the ticks of a job count.
+const SINCE: &str =
+    "it was first registered, got its schedule or placement, was resumed, or a freeze ended then";
 /// The largest number of bytes of a name or a reason that a text repeats.
 const TEXT_MAX: usize = 300;
 
@@ -52,13 +55,31 @@ impl JobFacts {
 
     /// Explains that the tick is older than the time from which the job's ticks count.
     pub(super) fn registered_later(&self, at: WallTime, job: &RegisteredJob) -> Explanation {
-        let text = format!(
-            "the job's ticks count from {}, which is later: it was first registered, got its schedule or placement, or was \
-             resumed then",
-            self.time(job.row.since)
-        );
+        let text =
+            format!("the job's ticks count from {}, which is later: {SINCE}", self.time(job.row.since));
         let action = format!("to run it for that time: {}", self.backfill(at));
         self.answer(Reason::NotRegistered, Some(at), text, vec![self.schedule_line(job)], &action)
+    }
+
+    /// Explains that the tick is older than the history and than the time from which the job's ticks count. It may have run.
+    pub(super) fn older_than_the_history(
+        &self,
+        at: WallTime,
+        job: &RegisteredJob,
+        ledger: &LedgerFacts,
+    ) -> Explanation {
+        let text = "the nodes keep no outcome of it, if it was due then: the history begins later".to_owned();
+        let oldest = ledger.history.first().map(|entry| self.time(entry.tick)).unwrap_or_default();
+        let evidence = vec![
+            format!("the history begins at {oldest}"),
+            format!("the job's ticks count from {}: {SINCE}", self.time(job.row.since)),
+            self.schedule_line(job),
+        ];
+        let action = format!(
+            "read the logs of the workers of that time; a longer `history` keeps more entries; if it did not run: {}",
+            self.backfill(at)
+        );
+        self.answer(Reason::NoRecord, Some(at), text, evidence, &action)
     }
 
     pub(super) fn paused(&self, paused: &Paused, tick: Option<WallTime>) -> Explanation {
