@@ -25,14 +25,16 @@ impl Bench {
 
     /// Starts a worker of the set `orders`. Its commands note their beginning, and their end on SIGTERM.
     fn worker(&self, count: &str) -> Running {
-        let note =
-            "echo $1 $QUORATE_SHARD $QUORATE_SHARDS $QUORATE_FENCING_TOKEN $$ $QUORATE_RESOURCE >> notes";
+        let note = "echo $1 $QUORATE_SHARD $QUORATE_SHARDS $QUORATE_FENCING_TOKEN $$ $QUORATE_RESOURCE$NOTIFY_SOCKET >> notes";
         let script = format!(
             "note() {{ {note}; }}; trap 'note end; exit' TERM; note begin; while :; do sleep 0.05; done"
         );
         let list = self.nodes.list();
         let head = ["shards", "run", "--nodes", &list, "--set", "orders", "--count", count, "--ttl", "2s"];
-        self.program.start(head.into_iter().chain(["--", "sh", "-c", &script]))
+        let mut command = self.program.command(head.into_iter().chain(["--", "sh", "-c", &script]));
+        // Only the worker itself may send messages to systemd.
+        command.env("NOTIFY_SOCKET", self.program.file("systemd"));
+        self.program.start_command(command)
     }
 
     /// Returns the set, as the program shows it. `None` while there is none.

@@ -76,6 +76,23 @@ impl Guard {
     }
 }
 
+/// A command whose processes may still run. If this value is dropped, the call in it sees to it that what the command runs under is
+/// not released: other workers then wait until it has expired. Call [`Unconfirmed::confirm`] instead once the end of all
+/// processes was observed.
+pub(crate) struct Unconfirmed<F: Fn()>(pub(crate) F);
+
+impl<F: Fn()> Unconfirmed<F> {
+    pub(crate) fn confirm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<F: Fn()> Drop for Unconfirmed<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

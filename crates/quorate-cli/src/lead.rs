@@ -11,8 +11,8 @@ use crate::{
     recorder::Measurements,
     run::{
         FIRST_LOOK,
-        daemon::{BEATS, SignalAction, Signals, max_silence, stalled},
-        notify::Notifier,
+        daemon::{Signals, max_silence},
+        steady::{Sayings, work_until_signal},
         stop::StopDeadline,
     },
 };
@@ -22,7 +22,7 @@ use quorate::{
     lease::Heartbeat,
     quorum::Quorum,
 };
-use std::{convert::Infallible, pin::pin};
+use std::convert::Infallible;
 use tokio_util::sync::CancellationToken;
 
 /// Campaigns until SIGTERM or SIGINT.
@@ -98,46 +98,19 @@ async fn campaign(
     quorum: &Quorum,
     election: &Election,
     heartbeat: &Heartbeat,
-    mut signals: Signals,
+    signals: Signals,
     server: &Server,
 ) -> Result<(), ElectionError<Infallible>> {
-    let (env, mut notifier) = (quorum.env(), Notifier::from_env());
     let stop = CancellationToken::new();
     let work = |term: Term| async move {
         term.step_down_token().cancelled().await;
         Ok(())
     };
-    let mut campaign = pin!(election.run(work).until(stop.clone().cancelled_owned()));
-    notifier.ready();
-    let mut last_beat = env.now();
-    loop {
-        let now = env.now();
-        if let Some(warning) = stalled(last_beat.until(now), heartbeat.max_silence()) {
-            tracing::warn!("{warning}");
-        }
-        last_beat = now;
-        heartbeat.beat();
-        server.beat();
-        notifier.beat(env);
-        if !stop.is_cancelled() {
-            notifier.status(&connect::leadership(quorum, election));
-        }
-        let beat_at = now + heartbeat.max_silence() / BEATS;
-        let wake = notifier.beat_at().map_or(beat_at, |at| at.min(beat_at));
-        tokio::select! { biased;
-            ended = &mut campaign => return ended,
-            action = signals.next() => match action {
-                SignalAction::Stop(name) => {
-                    if !stop.is_cancelled() {
-                        tracing::info!("{name}: resigning");
-                        notifier.stopping();
-                        server.stopping();
-                    }
-                    stop.cancel();
-                }
-                SignalAction::Reload => tracing::info!("SIGHUP: there is nothing to reload without jobs"),
-            },
-            () = env.sleep_until(wake) => {}
-        }
-    }
+    let campaign = election.run(work).until(stop.clone().cancelled_owned());
+    let says = Sayings {
+        status: || connect::leadership(quorum, election),
+        stopping: "resigning",
+        reload: "there is nothing to reload without jobs",
+    };
+    work_until_signal((quorum.env(), Some(server)), heartbeat, signals, &stop, campaign, says).await
 }

@@ -11,8 +11,8 @@ use crate::{
     recorder::Measurements,
     run::{
         FIRST_LOOK,
-        daemon::{BEATS, SignalAction, Signals, max_silence},
-        notify::Notifier,
+        daemon::{BEATS, Signals, max_silence},
+        steady::serve_until_signal,
     },
 };
 use futures_util::future::OptionFuture;
@@ -73,30 +73,12 @@ async fn serve_clients(
     server: &Server,
     leases: &Leases,
 ) {
-    let (env, mut notifier) = (quorum.env(), Notifier::from_env());
-    let every = max_silence(config.lease.ttl) / BEATS;
-    notifier.ready();
-    loop {
-        server.beat();
-        notifier.beat(env);
-        let beat_at = env.now() + every;
-        let wake = notifier.beat_at().map_or(beat_at, |at| at.min(beat_at));
-        tokio::select! { biased;
-            action = signals.next() => match action {
-                SignalAction::Stop(name) => {
-                    tracing::info!("{name}: stopping, with {} leases of clients", leases.all().len());
-                    notifier.stopping();
-                    server.stopping();
-                    tokio::select! { biased;
-                        () = leases.stop() => {}
-                        _ = signals.next() => {}
-                        () = env.sleep(STOP) => {}
-                    }
-                    return;
-                }
-                SignalAction::Reload => tracing::info!("SIGHUP: there is nothing to reload without jobs"),
-            },
-            () = env.sleep_until(wake) => {}
-        }
+    let (env, every) = (quorum.env(), max_silence(config.lease.ttl) / BEATS);
+    let stopping = || format!("stopping, with {} leases of clients", leases.all().len());
+    serve_until_signal(env, every, &mut signals, server, stopping).await;
+    tokio::select! { biased;
+        () = leases.stop() => {}
+        _ = signals.next() => {}
+        () = env.sleep(STOP) => {}
     }
 }

@@ -6,17 +6,17 @@ use crate::{
     connect,
     exit::{CONFIG, FAILURE, Failure},
     failures,
-    http::{Listener, Server},
+    http::Listener,
     otlp::{Otlp, Sending},
     recorder::Measurements,
     run::{
         FIRST_LOOK,
-        daemon::{BEATS, SignalAction, Signals, max_silence},
-        notify::Notifier,
+        daemon::{BEATS, Signals, max_silence},
+        steady::serve_until_signal,
     },
 };
 use futures_util::future::OptionFuture;
-use quorate::{election::Election, quorum::Quorum};
+use quorate::election::Election;
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn web(args: &WebArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
@@ -26,7 +26,7 @@ pub(crate) async fn web(args: &WebArgs, config: &Config, otlp: Option<Otlp>) -> 
             "no address to serve the page on; give --listen 127.0.0.1:9640, or http.listen in the file";
         return Err(Failure::new(CONFIG, text));
     };
-    let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let mut signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let recorder = Measurements::install()?;
     let listener = Listener::bind(http, recorder.clone()).await?;
     // A viewer who may not operate changes nothing, so that even markers need not be written.
@@ -42,34 +42,11 @@ pub(crate) async fn web(args: &WebArgs, config: &Config, otlp: Option<Otlp>) -> 
     let sending = otlp.map(|otlp| otlp.start(quorum.env(), recorder)).transpose()?;
     let server = listener.start(&quorum, &election, config, true)?;
     quorum.met(FIRST_LOOK).await;
-    serve(&quorum, config, signals, &server).await;
+    let every = max_silence(config.lease.ttl) / BEATS;
+    serve_until_signal(quorum.env(), every, &mut signals, &server, || "stopping".to_owned()).await;
     // Each of the two takes a second at most.
     tokio::join!(server.stop(), OptionFuture::from(sending.map(Sending::finish)));
     quorum.close().await;
     tracing::info!("ended");
     Ok(0)
-}
-
-async fn serve(quorum: &Quorum, config: &Config, mut signals: Signals, server: &Server) {
-    let (env, mut notifier) = (quorum.env(), Notifier::from_env());
-    let every = max_silence(config.lease.ttl) / BEATS;
-    notifier.ready();
-    loop {
-        server.beat();
-        notifier.beat(env);
-        let beat_at = env.now() + every;
-        let wake = notifier.beat_at().map_or(beat_at, |at| at.min(beat_at));
-        tokio::select! { biased;
-            action = signals.next() => match action {
-                SignalAction::Stop(name) => {
-                    tracing::info!("{name}: stopping");
-                    notifier.stopping();
-                    server.stopping();
-                    return;
-                }
-                SignalAction::Reload => tracing::info!("SIGHUP: there is nothing to reload without jobs"),
-            },
-            () = env.sleep_until(wake) => {}
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use super::{lines::RunLabel, notify, output::Output};
 use crate::{
     config::{Background, JobConfig, PingEvent},
-    guard::Guard,
+    guard::{Guard, Unconfirmed},
     notices::Pings,
     outputs::OutputFiles,
     supervisor::{CommandSpec, EndedBy, Exit, StartError, Status, Stream, Supervisor},
@@ -73,7 +73,7 @@ async fn run(
     let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
     // The command may run from now on, even if the future of `start` is dropped.
-    let unconfirmed = Unconfirmed(tick);
+    let unconfirmed = Unconfirmed(|| tick.end_without_release());
     let mut supervisor = match Supervisor::start(env, spec, deadline).await {
         Ok(supervisor) => supervisor,
         Err(error) => {
@@ -105,23 +105,6 @@ async fn run(
     );
     tick.set_note(&ended);
     outcome.map_err(|error| format!("{error}; {ended}"))
-}
-
-/// A command whose processes may still run. If this value is dropped, neither the lease of the term nor the
-/// claim of the run is released. Other workers must then wait until the lease or the claim expires. Call
-/// [`Unconfirmed::confirm`] instead once the end of all processes was observed.
-struct Unconfirmed<'a>(&'a RunContext);
-
-impl Unconfirmed<'_> {
-    fn confirm(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Unconfirmed<'_> {
-    fn drop(&mut self) {
-        self.0.end_without_release();
-    }
 }
 
 /// Returns the command with its environment: the variables from the file, and those that describe the tick.

@@ -2,7 +2,8 @@
 
 use crate::{
     args::ShardsRunArgs,
-    guard::Guard,
+    guard::{Guard, Unconfirmed},
+    run::notify,
     supervisor::{CommandSpec, Exit, Status, Stream, Supervisor},
 };
 use quorate::{env::Env, shards::Shard};
@@ -28,7 +29,10 @@ impl ShardCommand {
     /// SIGTERM, and SIGKILL in time.
     pub(super) async fn run(&self, shard: &Shard) -> Result<(), String> {
         let token = shard.fencing_token().map_err(|error| error.to_string())?;
-        let spec = CommandSpec::new(&self.program)
+        // Messages to systemd must come from this process, and not from its commands.
+        let spec =
+            notify::VARIABLES.into_iter().fold(CommandSpec::new(&self.program), CommandSpec::env_remove);
+        let spec = spec
             .args(&self.args)
             .stdin(Stream::Null)
             .env("QUORATE_SET", &**shard.set())
@@ -39,7 +43,7 @@ impl ShardCommand {
         let look = || shard.work_until();
         let deadline = self.guard.deadline(look().unwrap_or_default());
         // The command may run from now on, even if the future of `start` is dropped.
-        let unconfirmed = Unconfirmed(shard);
+        let unconfirmed = Unconfirmed(|| shard.end_without_release());
         let mut supervisor = match Supervisor::start(&self.env, spec, deadline).await {
             Ok(supervisor) => supervisor,
             Err(error) => {
@@ -60,21 +64,6 @@ impl ShardCommand {
             );
         }
         outcome(&exit)
-    }
-}
-
-/// A command whose processes may still run. If this value is dropped, the shard's lease is not released, and ends by itself.
-struct Unconfirmed<'a>(&'a Shard);
-
-impl Unconfirmed<'_> {
-    fn confirm(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Unconfirmed<'_> {
-    fn drop(&mut self) {
-        self.0.end_without_release();
     }
 }
 

@@ -11,8 +11,8 @@ use crate::{
     recorder::Measurements,
     run::{
         FIRST_LOOK,
-        daemon::{BEATS, SignalAction, Signals, max_silence, stalled},
-        notify::Notifier,
+        daemon::{Signals, max_silence},
+        steady::{Sayings, work_until_signal},
         stop::StopDeadline,
     },
 };
@@ -23,7 +23,7 @@ use quorate::{
     quorum::{Quorum, QuorumConfig},
     shards::{Shard, Shards, ShardsError},
 };
-use std::{pin::pin, sync::Arc};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Works until SIGTERM or SIGINT.
@@ -79,45 +79,18 @@ async fn work(
     shards: &Shards,
     heartbeat: &Heartbeat,
     command: ShardCommand,
-    mut signals: Signals,
+    signals: Signals,
 ) -> Result<(), ShardsError> {
-    let (env, mut notifier) = (quorum.env(), Notifier::from_env());
     let (stop, command) = (CancellationToken::new(), Arc::new(command));
     let work = move |shard: Shard| {
         let command = Arc::clone(&command);
         async move { command.run(&shard).await }
     };
-    let mut run = pin!(shards.run(work).until(stop.clone().cancelled_owned()));
-    notifier.ready();
-    let mut last_beat = env.now();
-    loop {
-        let now = env.now();
-        if let Some(warning) = stalled(last_beat.until(now), heartbeat.max_silence()) {
-            tracing::warn!("{warning}");
-        }
-        last_beat = now;
-        heartbeat.beat();
-        notifier.beat(env);
-        server.into_iter().for_each(Server::beat);
-        if !stop.is_cancelled() {
-            notifier.status(&format!("owns {} shards", shards.owned().len()));
-        }
-        let beat_at = now + heartbeat.max_silence() / BEATS;
-        let wake = notifier.beat_at().map_or(beat_at, |at| at.min(beat_at));
-        tokio::select! { biased;
-            ended = &mut run => return ended,
-            action = signals.next() => match action {
-                SignalAction::Stop(name) => {
-                    if !stop.is_cancelled() {
-                        tracing::info!("{name}: hands its shards over");
-                        notifier.stopping();
-                        server.into_iter().for_each(Server::stopping);
-                    }
-                    stop.cancel();
-                }
-                SignalAction::Reload => tracing::info!("SIGHUP: there is no file of jobs to reload"),
-            },
-            () = env.sleep_until(wake) => {}
-        }
-    }
+    let run = shards.run(work).until(stop.clone().cancelled_owned());
+    let says = Sayings {
+        status: || format!("owns {} shards", shards.owned().len()),
+        stopping: "hands its shards over",
+        reload: "there is no file of jobs to reload",
+    };
+    work_until_signal((quorum.env(), server), heartbeat, signals, &stop, run, says).await
 }
