@@ -37,6 +37,12 @@ async fn denied(node: &FileNode) -> String {
     }
 }
 
+/// Waits for the end of the last session, which removes the log. Until then, files of the node may vanish.
+async fn log_removed(scratch: &Scratch) {
+    let files = ["quorate.db-wal", "quorate.db-shm"].map(|name| scratch.path().join("node").join(name));
+    soon("the session has ended", || files.iter().all(|file| !file.exists())).await;
+}
+
 /// Returns whether this process is root. The test `name` needs root to act as another user. A test that was
 /// skipped must not look like one that passed, so without root this prints a message, and fails if CI=true.
 fn is_root(name: &str) -> bool {
@@ -112,6 +118,7 @@ async fn a_directory_open_to_others_is_refused_until_it_is_closed_to_them() {
         let scratch = Scratch::new();
         let dir = scratch.path().join("node");
         drop(marked(&scratch_node(&scratch)).await);
+        log_removed(&scratch).await;
         set_mode(&dir, mode);
         let why = denied(&scratch_node(&scratch)).await;
         let fix = format!("chmod -R go= {}", dir.display());
@@ -148,6 +155,7 @@ async fn files_of_another_user_are_refused() {
     let scratch = Scratch::new();
     let dir = scratch.path().join("node");
     drop(marked(&scratch_node(&scratch)).await);
+    log_removed(&scratch).await;
     let owner = format!("belongs to user {OTHER}");
 
     chown(&dir, Some(OTHER), None).unwrap();
@@ -192,9 +200,7 @@ async fn a_planted_file_is_neither_followed_nor_used() {
         let file = scratch.path().join("node").join(name);
         let (session, _) = marked(&scratch_node(&scratch)).await;
         drop(session);
-        // The last session removes the log when it ends.
-        let log = scratch.path().join("node/quorate.db-wal");
-        soon("the session has ended", || !log.exists()).await;
+        log_removed(&scratch).await;
         let plant = makes.replace("FILE", &file.to_string_lossy());
         assert!(Command::new("sh").args(["-ec", &plant]).status().unwrap().success(), "{plant}");
         let why = denied(&scratch_node(&scratch)).await;
