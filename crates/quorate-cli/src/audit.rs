@@ -27,8 +27,7 @@ pub(crate) struct Page {
 
 /// Shows the requests to the jobs of the group, and the operations on the nodes.
 pub(crate) async fn audit(args: &AuditArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = connect::only_looking(config)?;
-    connect::meet(&quorum).await;
+    let quorum = connect::looking(config).await?;
     let group = args.group.group.as_deref().or(config.group.as_deref());
     let page = Page::read(&quorum, group, args.limit).await;
     quorum.close().await;

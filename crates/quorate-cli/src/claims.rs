@@ -78,8 +78,7 @@ pub(crate) async fn claims(
 }
 
 async fn show_one(args: &ClaimsListArgs, id: &str, config: &Config) -> Result<u8, Failure> {
-    let quorum = connect::only_looking(config)?;
-    connect::meet(&quorum).await;
+    let quorum = connect::looking(config).await?;
     let found = read_one(&quorum, &args.set, id).await;
     quorum.close().await;
     let (page, code) = found?;
@@ -88,8 +87,7 @@ async fn show_one(args: &ClaimsListArgs, id: &str, config: &Config) -> Result<u8
 }
 
 async fn show_all(args: &ClaimsListArgs, config: &Config, only_dead: bool) -> Result<u8, Failure> {
-    let quorum = connect::only_looking(config)?;
-    connect::meet(&quorum).await;
+    let quorum = connect::looking(config).await?;
     let progress = Progress::new(quorum.env(), stored_names::WORK, None);
     let page = progress.during(read_all(&quorum, config, &args.set, args.limit, only_dead)).await;
     quorum.close().await;

@@ -1,6 +1,7 @@
 use crate::{
     config::{Config, NodeSpec, SecretUrl, TlsFiles},
     exit::{CONFIG, Failure, NO_QUORUM},
+    log,
     progress::Progress,
 };
 use quorate::{
@@ -9,7 +10,7 @@ use quorate::{
     internals::majority,
     node::FileNode,
     plain::plain,
-    quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, QuorumConfig, QuorumStatus},
+    quorum::{NoMajority, NodeOutcome, NodeState, NodeStatus, Quorum, QuorumConfig, QuorumStatus},
 };
 pub(crate) use quorate_operator::view::without_name;
 use quorate_redis::RedisNode;
@@ -51,6 +52,27 @@ pub(crate) fn quorum(config: &Config, settings: QuorumConfig) -> Result<Quorum, 
 /// nodes.
 pub(crate) fn only_looking(config: &Config) -> Result<Quorum, Failure> {
     quorum(config, QuorumConfig { read_only: true, ..config.settings.clone() })
+}
+
+/// Returns such a quorum once its nodes have answered. If some did not, and the others suffice, says so on the standard
+/// error: an answer of a majority is complete, but the next node that fails may end it.
+pub(crate) async fn looking(config: &Config) -> Result<Quorum, Failure> {
+    let quorum = only_looking(config)?;
+    if let Some(text) = unanswered(&meet(&quorum).await) {
+        log::say(&text);
+    }
+    Ok(quorum)
+}
+
+/// Describes in one line the nodes that do not answer, if the others are a majority.
+fn unanswered(nodes: &[NodeStatus]) -> Option<String> {
+    let is_away = |node: &NodeStatus| matches!(node.state, NodeState::Connecting | NodeState::Unreachable(_));
+    let away: Vec<NodeStatus> = nodes.iter().filter(|node| is_away(node)).cloned().collect();
+    let answered = nodes.len() - away.len();
+    (!away.is_empty() && answered >= majority(nodes.len())).then(|| {
+        let (total, why) = (nodes.len(), in_one_line(&away));
+        format!("quorate: {answered} of {total} nodes answered; `quorate doctor` examines the others: {why}")
+    })
 }
 
 /// Returns the nodes as a set for administration, in which each node is handled independently of the others. If
@@ -116,12 +138,14 @@ pub(crate) fn leadership(quorum: &Quorum, election: &Election) -> String {
 
 /// Returns one line with the reason of each node that does not vote, if fewer than a majority vote.
 pub(crate) fn without_quorum(nodes: &[NodeStatus]) -> Option<String> {
-    let reasons = || {
-        // Nodes often have the same reason, such as a full disk. Each text is cut, so that the last node is named too.
-        let shown = reasons(nodes).map(|(name, why)| format!("{name}: {}", plain(&why, REASON_MAX)));
-        shown.collect::<Vec<_>>().join("; ")
-    };
-    (!is_quorum(nodes)).then(|| format!("no quorum: {}: {}", counted(nodes), reasons()))
+    (!is_quorum(nodes)).then(|| format!("no quorum: {}: {}", counted(nodes), in_one_line(nodes)))
+}
+
+/// Returns the name of each node that does not vote, and the reason, in one line.
+fn in_one_line(nodes: &[NodeStatus]) -> String {
+    // Nodes often have the same reason, such as a full disk. Each text is cut, so that the last node is named too.
+    let shown = reasons(nodes).map(|(name, why)| format!("{name}: {}", plain(&why, REASON_MAX)));
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns how many nodes vote, and how many are required.
@@ -171,10 +195,7 @@ pub(crate) fn outcomes(report: &NoMajority) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use quorate::{
-        node::Cause,
-        quorum::{NodeState, VoteRejection},
-    };
+    use quorate::{node::Cause, quorum::VoteRejection};
 
     /// Returns the status of a node that has not been measured.
     pub(crate) fn node(name: &str, state: NodeState) -> NodeStatus {
@@ -193,6 +214,17 @@ pub(crate) mod tests {
         assert!(line.starts_with(begins) && line.ends_with("; c: unreachable: Connection refused"), "{line}");
         let voting = [node("a", NodeState::Trusted), node("b", NodeState::Trusted), nodes[2].clone()];
         assert_eq!(without_quorum(&voting), None);
+    }
+
+    #[test]
+    fn a_reader_hears_of_the_nodes_that_a_majority_does_without() {
+        let away = NodeState::Unreachable(Cause::Unreachable("c: Connection refused".into()));
+        let voting = |name| node(name, NodeState::Trusted);
+        let nodes = [voting("a"), voting("b"), node("c", away)];
+        let line = "quorate: 2 of 3 nodes answered; `quorate doctor` examines the others: c: unreachable: Connection refused";
+        assert_eq!(unanswered(&nodes).as_deref(), Some(line));
+        assert_eq!(unanswered(&nodes[1..]), None, "one of two is no majority, and a failure says so");
+        assert_eq!(unanswered(&nodes[..2]), None);
     }
 
     #[test]

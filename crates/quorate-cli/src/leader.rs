@@ -74,8 +74,7 @@ struct LeaderNow {
 /// Shows the leader of the group.
 pub(crate) async fn show(args: &LeaderShowArgs, config: &Config) -> Result<u8, Failure> {
     let group = failures::group(args.group.group.as_deref(), config)?;
-    let quorum = connect::only_looking(config)?;
-    connect::meet(&quorum).await;
+    let quorum = connect::looking(config).await?;
     let found = observer(&quorum, group)?.leader().await;
     let nodes = quorum.nodes();
     quorum.close().await;
@@ -117,8 +116,7 @@ impl LeaderNow {
 /// Shows the newest terms of the group.
 pub(crate) async fn history(args: &TermsArgs, config: &Config) -> Result<u8, Failure> {
     let group = failures::group(args.group.group.as_deref(), config)?;
-    let quorum = connect::only_looking(config)?;
-    connect::meet(&quorum).await;
+    let quorum = connect::looking(config).await?;
     let page = Page::read(&quorum, group, args.limit).await;
     quorum.close().await;
     let page = page?;

@@ -78,7 +78,7 @@ struct OwnerRelease {
 /// Shows the owners that the nodes store.
 pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Failure> {
     let resource = resource(&args.name)?;
-    let quorum = look(config).await?;
+    let quorum = connect::looking(config).await?;
     let seen = quorum.inspect(&resource).await;
     quorum.close().await;
     let page = ShowPage::new(&resource, &seen.map_err(|error| unseen(&resource, &error))?);
@@ -94,7 +94,7 @@ pub(crate) async fn release(
 ) -> Result<u8, Failure> {
     let resource = resource(&args.lock.name)?;
     // Reads and releases do not depend on votes. So the command needs no markers, and writes none.
-    let quorum = look(config).await?;
+    let quorum = connect::looking(config).await?;
     let done = look_and_release(args.force, &quorum, &resource).await;
     quorum.close().await;
     let page = done.map_err(|error| unseen(&resource, &error))?;
@@ -108,12 +108,6 @@ pub(crate) async fn release(
     };
     show::print_page(args.lock.json, &page, || page.for_people())?;
     Ok(code)
-}
-
-async fn look(config: &Config) -> Result<Quorum, Failure> {
-    let quorum = connect::only_looking(config)?;
-    connect::meet(&quorum).await;
-    Ok(quorum)
 }
 
 fn unseen(resource: &Resource, error: &NoMajority) -> Failure {
@@ -237,7 +231,10 @@ impl ShowPage {
 
     fn for_people(&self) -> String {
         if self.owners.is_empty() {
-            return format!("{}: no node stores a holder\n", show::line(&self.resource, OWNER_MAX * 5));
+            let name = show::line(&self.resource, OWNER_MAX * 5);
+            return format!(
+                "{name}: no node stores a holder; its slots, if it has some: quorate locks list {name}\n"
+            );
         }
         self.owners.iter().map(|owner| self.line(owner)).collect()
     }

@@ -56,19 +56,18 @@ pub(crate) struct HeldLock {
 
 /// Shows the locks that are held.
 pub(crate) async fn list(args: &LocksListArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = connect::only_looking(config)?;
-    connect::meet(&quorum).await;
+    let quorum = connect::looking(config).await?;
     let progress = Progress::new(quorum.env(), stored_names::WORK, None);
-    let page = progress.during(Page::read(&quorum, config, args.limit)).await;
+    let page = progress.during(Page::read(&quorum, config, args.limit, args.name.as_deref())).await;
     quorum.close().await;
     let page = page?;
-    show::print_page(args.json, &page, || page.for_people())?;
+    show::print_page(args.json, &page, || page.for_people(args.name.as_deref()))?;
     Ok(0)
 }
 
 /// Returns the JSON document that the command prints with `--json`.
 pub(crate) async fn json(quorum: &Quorum, config: &Config, limit: u32) -> Result<String, Failure> {
-    show::json(&Page::read(quorum, config, limit).await?)
+    show::json(&Page::read(quorum, config, limit, None).await?)
 }
 
 async fn inspect(quorum: &Quorum, resources: &[Resource]) -> Result<Vec<Inspection>, NoMajority> {
@@ -82,6 +81,11 @@ async fn inspect(quorum: &Quorum, resources: &[Resource]) -> Result<Vec<Inspecti
 /// looks like a lock to a prefix that it begins with.
 fn is_no_holder(owner: &Owner) -> bool {
     owner.as_str() == Owner::QUEUE || Marker::is_marker(owner.as_str())
+}
+
+/// Returns whether `key` is `name`, or a lock below it, such as a slot.
+fn is_below(key: &str, name: &str) -> bool {
+    key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl HeldLock {
@@ -117,9 +121,11 @@ impl HeldLock {
 }
 
 impl Page {
-    async fn read(quorum: &Quorum, config: &Config, limit: u32) -> Result<Self, Failure> {
+    /// Reads the locks that are held; with a name, only that lock and those below it.
+    async fn read(quorum: &Quorum, config: &Config, limit: u32, name: Option<&str>) -> Result<Self, Failure> {
         let query = NamesQuery::locks(usize::try_from(limit).unwrap_or(usize::MAX));
-        let Listing { resources, is_cut, missing } = stored_names::list(config, &query).await?;
+        let Listing { mut resources, is_cut, missing } = stored_names::list(config, &query).await?;
+        resources.retain(|resource| name.is_none_or(|name| is_below(resource.key(), name)));
         let found = inspect(quorum, &resources).await;
         let found = found.map_err(|error| connect::no_quorum("cannot read the locks", &error))?;
         let locks = resources.iter().zip(&found).filter_map(|(resource, seen)| HeldLock::new(resource, seen));
@@ -128,9 +134,11 @@ impl Page {
         Ok(Self { prefix, locks: locks.collect(), complete: !is_cut, missing })
     }
 
-    fn for_people(&self) -> String {
+    fn for_people(&self, name: Option<&str>) -> String {
         let mut text = if self.locks.is_empty() {
-            format!("no lock is held under the prefix {:?}\n", self.prefix)
+            let below =
+                name.map(|name| format!(" with the name {:?}", plain(name, NAME_MAX))).unwrap_or_default();
+            format!("no lock is held under the prefix {:?}{below}\n", self.prefix)
         } else {
             let rows: Vec<[Cell; 5]> = self.locks.iter().map(HeldLock::row).collect();
             table(["NAME", "STATE", "HOLDER", "ENDS IN", "TOKEN"], &rows)
@@ -142,5 +150,19 @@ impl Page {
             text += &format!("not asked: {node}\n");
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_selects_its_lock_and_the_locks_below_it() {
+        for (key, is_selected) in
+            [("import", true), ("import/slot-0", true), ("imports", false), ("an/import", false)]
+        {
+            assert_eq!(is_below(key, "import"), is_selected, "{key}");
+        }
     }
 }

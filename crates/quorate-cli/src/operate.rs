@@ -1,7 +1,7 @@
 //! The commands that change something: requests to the leader, `quorate leader resign` and `quorate claims reset`.
 
 use crate::{
-    args::{BackfillArgs, ClaimsResetArgs, FreezeArgs, PauseArgs, ResignArgs, WaitArgs},
+    args::{BackfillArgs, CancelArgs, ClaimsResetArgs, FreezeArgs, PauseArgs, ResignArgs, WaitArgs},
     config::{Config, Environment},
     connect::{self, PATIENCE},
     exit::{CONFIG, CONFLICT, Failure, NO_QUORUM, NOT_FOUND},
@@ -9,14 +9,16 @@ use crate::{
     progress::Progress,
     show,
 };
+use jiff::tz::TimeZone;
 use quorate::{
     election::{Election, Observer, ResignError},
     env::WallTime,
     internals::JobAction,
     node::FencingToken,
     quorum::Quorum,
+    scheduler::{Jobs, Zone},
 };
-use quorate_operator::{Action, ActionError, Done, Operator, Verb};
+use quorate_operator::{Action, ActionError, Done, Moment, Operator, Verb};
 use std::time::Duration;
 
 /// The settings of a command, apart from its action.
@@ -35,7 +37,7 @@ pub(crate) async fn request(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    carry_out(|_| Action::Job(what), &Order::new(args, config, environment)?, config).await
+    carry_out(async |_| Ok(Action::Job(what)), &Order::new(args, config, environment)?, config).await
 }
 
 /// Pauses a job, for a time or until it is resumed.
@@ -44,12 +46,19 @@ pub(crate) async fn pause(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    let (job, reason) = (args.job.as_str().into(), args.reason.as_deref().map(Into::into));
-    let pause = |now| {
-        let until = args.until.or_else(|| args.length.map(|length| now + length));
-        Action::Job(JobAction::Pause { job, reason, until })
+    let order = Order::new(&args.wait, config, environment)?;
+    let pause = async |looking: &Quorum| {
+        let now = looking.wall();
+        let until = match (args.until, args.length) {
+            (Some(until), _) => {
+                Some(until.end(&zone(looking, (order.group, &args.job), &[until]).await?, now))
+            }
+            (None, length) => length.map(|length| now + length),
+        };
+        let (job, reason) = (args.job.as_str().into(), args.reason.as_deref().map(Into::into));
+        Ok(Action::Job(JobAction::Pause { job, reason, until }))
     };
-    carry_out(pause, &Order::new(&args.wait, config, environment)?, config).await
+    carry_out(pause, &order, config).await
 }
 
 /// Freezes all jobs of the group until a time.
@@ -60,9 +69,13 @@ pub(crate) async fn freeze(
 ) -> Result<u8, Failure> {
     // The clap definition requires one of the two. The leader compares the end with the quorum's clock, from which
     // the clock of this machine may differ.
-    let freeze = |now| {
-        let until = args.until.unwrap_or_else(|| now + args.length.unwrap_or_default());
-        Action::Job(JobAction::Freeze { reason: args.reason.as_deref().map(Into::into), until })
+    let freeze = async |looking: &Quorum| {
+        let now = looking.wall();
+        let until = match args.until {
+            Some(until) => until.end(&of_machine(), now),
+            None => now + args.length.unwrap_or_default(),
+        };
+        Ok(Action::Job(JobAction::Freeze { reason: args.reason.as_deref().map(Into::into), until }))
     };
     carry_out(freeze, &Order::new(&args.wait, config, environment)?, config).await
 }
@@ -73,12 +86,83 @@ pub(crate) async fn backfill(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    let (job, from, until) = (args.job.as_str().into(), args.from, args.until);
-    if from >= until {
-        let text = "--until is not later than --from; the span includes --from and excludes --until";
-        return Err(Failure::new(CONFIG, text));
+    let order = Order::new(&args.wait, config, environment)?;
+    let backfill = async |looking: &Quorum| {
+        let (zone, now) =
+            (zone(looking, (order.group, &args.job), &[args.from, args.until]).await?, looking.wall());
+        let [from, until] = [args.from, args.until].map(|moment| moment.span(&zone, now).start);
+        if from >= until {
+            let text = "--until is not later than --from; the span includes --from and excludes --until";
+            return Err(Failure::new(CONFIG, text));
+        }
+        Ok(Action::Job(JobAction::Backfill { job: args.job.as_str().into(), from, until }))
+    };
+    carry_out(backfill, &order, config).await
+}
+
+/// Cancels the active runs of a job, or one of them.
+pub(crate) async fn cancel(
+    args: &CancelArgs,
+    config: &Config,
+    environment: &Environment<'_>,
+) -> Result<u8, Failure> {
+    let order = Order::new(&args.wait, config, environment)?;
+    let cancel = async |looking: &Quorum| {
+        let tick = match args.at {
+            None => None,
+            Some(moment) => Some(active_tick(looking, (order.group, &args.job), moment).await?),
+        };
+        Ok(Action::Job(JobAction::Cancel { job: args.job.as_str().into(), tick }))
+    };
+    carry_out(cancel, &order, config).await
+}
+
+/// Returns the tick of the one active run in the time that a moment names. An exact time is a tick by itself, also that of
+/// a run which is not due yet.
+async fn active_tick(
+    looking: &Quorum,
+    (group, job): (&str, &str),
+    moment: Moment,
+) -> Result<WallTime, Failure> {
+    if let Some(tick) = moment.exact() {
+        return Ok(tick);
     }
-    request(JobAction::Backfill { job, from, until }, &args.wait, config, environment).await
+    let status = jobs_of(looking, group)?.show(job).await.map_err(|error| failures::of_jobs(&error))?;
+    let span = moment.span(&status.zone, looking.wall());
+    let shown = |ticks: &[WallTime]| {
+        ticks.iter().map(|tick| status.zone.rfc3339(*tick)).collect::<Vec<_>>().join(", ")
+    };
+    let active: Vec<WallTime> = status.running.iter().map(|run| run.tick).collect();
+    let named: Vec<WallTime> = active.iter().copied().filter(|tick| span.contains(tick)).collect();
+    let text = match named[..] {
+        [tick] => return Ok(tick),
+        [] => {
+            let from = status.zone.rfc3339(span.start);
+            let active = if active.is_empty() { "none".to_owned() } else { shown(&active) };
+            format!("--at: no run of this time, from {from}, is active; active runs: {active}")
+        }
+        _ => format!("--at: several runs of this time are active, name one: {}", shown(&named)),
+    };
+    Err(Failure::new(NOT_FOUND, text))
+}
+
+/// Returns the zone of a job, in which these moments are. It is read only if one of them has no offset.
+async fn zone(looking: &Quorum, (group, job): (&str, &str), moments: &[Moment]) -> Result<Zone, Failure> {
+    if moments.iter().all(|moment| moment.exact().is_some()) {
+        return Ok(Zone::UTC);
+    }
+    let status = jobs_of(looking, group)?.show(job).await;
+    status.map(|status| status.zone).map_err(|error| failures::of_jobs(&error))
+}
+
+fn jobs_of(looking: &Quorum, group: &str) -> Result<Jobs, Failure> {
+    Jobs::new(looking, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))
+}
+
+/// Returns the zone of this machine, for a time that concerns no single job.
+fn of_machine() -> Zone {
+    let name = TimeZone::system().iana_name().map(str::to_owned);
+    name.and_then(|name| Zone::named(&name).ok()).unwrap_or(Zone::UTC)
 }
 
 /// Asks the leader to resign, and waits until it has resigned.
@@ -90,7 +174,8 @@ pub(crate) async fn resign(
     let group = failures::group(args.group.as_deref(), config)?;
     let by = operator::of(&args.operator, environment);
     let order = Order { group, json: args.json, wait: args.wait, by };
-    carry_out(|_| Action::Resign { term: args.term.map(FencingToken::new) }, &order, config).await
+    let action = Action::Resign { term: args.term.map(FencingToken::new) };
+    carry_out(async |_| Ok(action), &order, config).await
 }
 
 /// Makes a message that was given up count as new.
@@ -101,7 +186,8 @@ pub(crate) async fn reset(
 ) -> Result<u8, Failure> {
     let by = operator::of(&args.operator, environment);
     let order = Order { group: "", json: args.json, wait: Duration::ZERO, by };
-    carry_out(|_| Action::Reset { set: args.set.clone(), id: args.id.clone() }, &order, config).await
+    let action = Action::Reset { set: args.set.clone(), id: args.id.clone() };
+    carry_out(async |_| Ok(action), &order, config).await
 }
 
 /// Carries out an action over a quorum that exists. Returns its result, also if the leader did not accept it.
@@ -151,10 +237,10 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Carries out an action, and shows its result. The action may depend on the time of the quorum's clock, which is known
-/// once the nodes have answered.
+/// Carries out an action, and shows its result. The action may depend on the time of the quorum's clock, and on what the
+/// nodes have of a job.
 async fn carry_out(
-    action: impl FnOnce(WallTime) -> Action,
+    action: impl AsyncFnOnce(&Quorum) -> Result<Action, Failure>,
     order: &Order<'_>,
     config: &Config,
 ) -> Result<u8, Failure> {
@@ -162,9 +248,13 @@ async fn carry_out(
     // written markers to these nodes.
     let looking = connect::only_looking(config)?;
     connect::meet(&looking).await;
-    let action = action(looking.wall());
-    let checked = action.check(&looking, order.group).await;
+    let asked = action(&looking).await;
+    let checked = match &asked {
+        Ok(action) => action.check(&looking, order.group).await,
+        Err(_) => Ok(()),
+    };
     looking.close().await;
+    let action = asked?;
     let done = match checked {
         Err(error) => not_found(order.group, error)?,
         Ok(()) => {

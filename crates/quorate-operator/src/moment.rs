@@ -10,12 +10,12 @@ use std::{ops::Range, time::Duration};
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A time in the past, as a person names it. Without an offset it is in the zone of the job that it is about.
+/// A time, as a person names it. Without an offset it is in the zone of the job that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// An exact time, as the program shows it.
     Exact(WallTime),
-    /// The last time of day of this kind, and its precision.
+    /// A time of day, and its precision.
     Clock(Time, Duration),
     /// A day.
     Day(Date),
@@ -31,15 +31,19 @@ impl Moment {
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let precision = |time: &str| if time.matches(':').count() > 1 { SECOND } else { MINUTE };
+        // People write 3:00.
+        let time_of_day = |time: &str| {
+            if time.find(':') == Some(1) { format!("0{time}") } else { time.to_owned() }.parse().ok()
+        };
         if let Ok(at) = parse(text) {
             return Ok(Self::Exact(at));
         }
         let parts: Vec<&str> = text.split(['T', ' ']).collect();
         let moment = match parts[..] {
-            [time] if time.contains(':') => time.parse().ok().map(|at| Self::Clock(at, precision(time))),
+            [time] if time.contains(':') => time_of_day(time).map(|at| Self::Clock(at, precision(time))),
             [day] => day.parse().ok().map(Self::Day),
             [day, time] => {
-                let at = day.parse().ok().zip(time.parse().ok());
+                let at = day.parse().ok().zip(time_of_day(time));
                 at.map(|(day, at): (Date, Time)| Self::Local(day.to_datetime(at), precision(time)))
             }
             _ => None,
@@ -54,9 +58,7 @@ impl Moment {
     /// Returns the span of time that the moment names: from its begin, included, to its end, excluded. A time of day names
     /// the last one that has begun by `now`.
     pub fn span(self, zone: &Zone, now: WallTime) -> Range<WallTime> {
-        let tables = TimeZoneDatabase::bundled();
-        let zone = tables.get(zone.name()).unwrap_or(TimeZone::UTC);
-        let begin = |local: DateTime| local.to_zoned(zone.clone()).map_or(now, |at| wall(at.timestamp()));
+        let begin = |local| begin(local, zone, now);
         match self {
             Self::Exact(at) => at..at + Duration::from_micros(1),
             Self::Local(at, precision) => begin(at)..begin(at) + precision,
@@ -65,7 +67,7 @@ impl Moment {
                 begin(day.to_datetime(Time::midnight()))..begin(next.to_datetime(Time::midnight()))
             }
             Self::Clock(time, precision) => {
-                let today = timestamp(now).to_zoned(zone.clone()).date();
+                let today = today(zone, now);
                 let on = |day: Date| begin(day.to_datetime(time));
                 let at = match on(today) {
                     later if later > now => on(today.yesterday().unwrap_or(today)),
@@ -76,6 +78,18 @@ impl Moment {
         }
     }
 
+    /// Returns the time at which a state ends that lasts until this moment: a time of day is the next one after `now`, and a
+    /// day its begin.
+    pub fn end(self, zone: &Zone, now: WallTime) -> WallTime {
+        let Self::Clock(time, _) = self else { return self.span(zone, now).start };
+        let today = today(zone, now);
+        let on = |day: Date| begin(day.to_datetime(time), zone, now);
+        match on(today) {
+            past if past <= now => on(today.tomorrow().unwrap_or(today)),
+            at => at,
+        }
+    }
+
     /// Returns the time itself, if it is exact.
     pub const fn exact(self) -> Option<WallTime> {
         match self {
@@ -83,6 +97,20 @@ impl Moment {
             _ => None,
         }
     }
+}
+
+/// Returns the point in time of a local time in `zone`.
+fn begin(local: DateTime, zone: &Zone, now: WallTime) -> WallTime {
+    local.to_zoned(time_zone(zone)).map_or(now, |at| wall(at.timestamp()))
+}
+
+/// Returns the day that it is in `zone`.
+fn today(zone: &Zone, now: WallTime) -> Date {
+    timestamp(now).to_zoned(time_zone(zone)).date()
+}
+
+fn time_zone(zone: &Zone) -> TimeZone {
+    TimeZoneDatabase::bundled().get(zone.name()).unwrap_or(TimeZone::UTC)
 }
 
 fn wall(at: Timestamp) -> WallTime {
@@ -142,6 +170,24 @@ mod tests {
             Moment::parse(" 2026-11-20T03:00:00+02:00 ").map(Moment::exact),
             Ok(parse("2026-11-20T01:00:00Z").ok())
         );
+    }
+
+    #[test]
+    fn the_end_of_a_state_is_the_next_time_of_day_or_the_begin_of_a_day() {
+        let end = |text: &str, now: &str| {
+            let zone = Zone::named("Europe/Berlin").expect("a zone");
+            zone.rfc3339(Moment::parse(text).expect(text).end(&zone, parse(now).expect("a time")))
+        };
+        for (text, expected) in [
+            ("03:00", "2026-11-22T03:00:00+01:00"),
+            ("3:00", "2026-11-22T03:00:00+01:00"),
+            ("06:30", "2026-11-21T06:30:00+01:00"),
+            ("2026-12-24", "2026-12-24T00:00:00+01:00"),
+            ("2026-12-24 18:00", "2026-12-24T18:00:00+01:00"),
+            ("2026-12-24T18:00:00Z", "2026-12-24T19:00:00+01:00"),
+        ] {
+            assert_eq!(end(text, "2026-11-21T02:00:00Z"), expected, "{text}");
+        }
     }
 
     #[test]

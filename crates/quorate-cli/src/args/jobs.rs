@@ -216,7 +216,9 @@ pub(crate) struct RequestArgs {
 #[command(after_help = "\
 Examples:
   quorate jobs pause nightly-report --reason 'the database is being moved' --for 2h
-  quorate jobs pause nightly-report --reason holidays --until 2027-01-07T00:00:00Z
+  # until the next 06:00 in the job's zone; until a day begins
+  quorate jobs pause nightly-report --until 06:00
+  quorate jobs pause nightly-report --reason holidays --until 2027-01-07
 
 The leader ends the pause at --until; a tick at that time runs. If there is no
 leader then, the next leader ends it, and the misfire rule decides on the ticks
@@ -234,9 +236,9 @@ pub(crate) struct PauseArgs {
     /// The length of the pause, such as 30m or 2h [default: until the job is resumed]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) length: Option<Duration>,
-    /// The end of the pause (RFC 3339), in place of --for
-    #[arg(long, value_name = "TIME", value_parser = time::parse, conflicts_with = "length")]
-    pub(crate) until: Option<WallTime>,
+    /// The end of the pause, in place of --for: a time of day, a day, or an exact time
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse, conflicts_with = "length")]
+    pub(crate) until: Option<Moment>,
     /// The job
     #[arg(value_name = "NAME")]
     pub(crate) job: String,
@@ -246,18 +248,19 @@ pub(crate) struct PauseArgs {
 #[command(after_help = "\
 Examples:
   # the ticks of three days, oldest first
-  quorate jobs backfill nightly-report --from 2026-11-18T00:00:00Z --until 2026-11-21T00:00:00Z
+  quorate jobs backfill nightly-report --from 2026-11-18 --until 2026-11-21
+  quorate jobs backfill nightly-report --from 2026-11-18T22:00:00Z --until 2026-11-19T04:00:00Z
 
-The runs start from the oldest tick on. Exit status: as for `quorate jobs trigger`.")]
+A time without an offset is in the job's zone; a time of day is the last one. The runs start from the oldest tick on. Exit status: as for `quorate jobs trigger`.")]
 pub(crate) struct BackfillArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
-    /// The start of the span, inclusive (RFC 3339)
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) from: WallTime,
-    /// The end of the span, exclusive (RFC 3339)
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
-    pub(crate) until: WallTime,
+    /// The start of the span, inclusive: a day, a time of day, or an exact time
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    pub(crate) from: Moment,
+    /// The end of the span, exclusive: a day, a time of day, or an exact time
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    pub(crate) until: Moment,
     /// The job
     #[arg(value_name = "NAME")]
     pub(crate) job: String,

@@ -26,6 +26,8 @@ stores. It only reads. Exit status: 0 if a node stores an owner; 1 if none does;
 #[command(after_help = "\
 Examples:
   quorate locks list
+  # the slots of `quorate exec --lock import --slots 3`
+  quorate locks list import
   quorate locks list --limit 100000 --json
 
 It asks every node for the names that it stores, and then a majority for the holder
@@ -40,6 +42,9 @@ lock. Exit status: 0; 69 no quorum of nodes; 78 configuration.")]
 pub(crate) struct LocksListArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,
+    /// Only the lock of this name, and the locks below it (NAME/…), such as its slots
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
     /// The largest number of names to read
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,

@@ -1,7 +1,6 @@
 use super::{GroupArgs, NodeArgs, WaitArgs, duration};
-use crate::time;
 use clap::{Args, Subcommand};
-use quorate::env::WallTime;
+use quorate_operator::Moment;
 use std::time::Duration;
 
 /// The name of the operator and the reason, for the audit list.
@@ -20,7 +19,8 @@ pub(crate) struct OperatorArgs {
 Examples:
   # no job of the group starts for half an hour
   quorate freeze --reason 'the database is being moved' --for 30m
-  quorate freeze --group billing --reason 'incident 4711' --until 2027-01-07T06:00:00Z --json
+  # until the next 06:00 of this machine's clock
+  quorate freeze --group billing --reason 'incident 4711' --until 06:00 --json
   # earlier than planned
   quorate unfreeze
 
@@ -44,9 +44,9 @@ pub(crate) struct FreezeArgs {
     /// The length of the freeze, such as 30m or 2h
     #[arg(long = "for", value_name = "TIME", value_parser = duration, required_unless_present = "until")]
     pub(crate) length: Option<Duration>,
-    /// The end of the freeze (RFC 3339). This or --for is required
-    #[arg(long, value_name = "TIME", value_parser = time::parse, conflicts_with = "length")]
-    pub(crate) until: Option<WallTime>,
+    /// The end of the freeze: a time of day, a day, or an exact time. This or --for is required
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse, conflicts_with = "length")]
+    pub(crate) until: Option<Moment>,
 }
 
 #[derive(Debug, Args)]

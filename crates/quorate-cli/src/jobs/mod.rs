@@ -8,10 +8,10 @@ mod run_state;
 mod why;
 
 use crate::{
-    args::{CancelArgs, GroupArgs, JobsCommand},
+    args::{GroupArgs, JobsCommand},
     config::{Config, Environment},
     connect,
-    exit::{CONFIG, Failure, NOT_FOUND},
+    exit::{CONFIG, Failure},
     failures, operate, show,
     terminal::Tone,
 };
@@ -26,10 +26,7 @@ use quorate::{
     quorum::Quorum,
     scheduler::{Jobs, RunOutcome, Zone},
 };
-use quorate_operator::{
-    Moment,
-    view::{JobView, RunEnd},
-};
+use quorate_operator::view::{JobView, RunEnd};
 pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.
@@ -58,44 +55,7 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
             operate::request(JobAction::Resume { job }, &args.wait, &config, environment).await
         }
         JobsCommand::Backfill(args) => operate::backfill(args, &config, environment).await,
-        JobsCommand::Cancel(args) => {
-            let tick = match args.at {
-                None => None,
-                Some(moment) => Some(active_tick(args, moment, &config).await?),
-            };
-            let cancel = JobAction::Cancel { job: args.job.as_str().into(), tick };
-            operate::request(cancel, &args.wait, &config, environment).await
-        }
-    }
-}
-
-/// Returns the tick of the one active run in the time that a moment names. An exact time is a tick by itself, also that of
-/// a run which is not due yet.
-async fn active_tick(args: &CancelArgs, moment: Moment, config: &Config) -> Result<WallTime, Failure> {
-    if let Some(tick) = moment.exact() {
-        return Ok(tick);
-    }
-    let (quorum, jobs) = look(&args.wait.group, config).await?;
-    let (now, status) = (quorum.wall(), jobs.show(&args.job).await);
-    quorum.close().await;
-    let status = status.map_err(|error| failures::of_jobs(&error))?;
-    let span = moment.span(&status.zone, now);
-    let ticks: Vec<WallTime> =
-        status.running.iter().map(|run| run.tick).filter(|tick| span.contains(tick)).collect();
-    match ticks[..] {
-        [tick] => Ok(tick),
-        [] => {
-            let active = status.running.iter().map(|run| status.zone.rfc3339(run.tick)).collect::<Vec<_>>();
-            let active = if active.is_empty() { "none".to_owned() } else { active.join(", ") };
-            let from = status.zone.rfc3339(span.start);
-            let text = format!("--at: no run of this time, from {from}, is active; active runs: {active}");
-            Err(Failure::new(NOT_FOUND, text))
-        }
-        _ => {
-            let ticks: Vec<String> = ticks.iter().map(|tick| status.zone.rfc3339(*tick)).collect();
-            let text = format!("--at: several runs of this time are active, name one: {}", ticks.join(", "));
-            Err(Failure::new(NOT_FOUND, text))
-        }
+        JobsCommand::Cancel(args) => operate::cancel(args, &config, environment).await,
     }
 }
 
@@ -157,9 +117,8 @@ pub(crate) fn tone(end: &RunEnd) -> Tone {
 /// Connects to the nodes to read, without writing anything to them.
 pub(crate) async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
     let group = failures::group(args.group.as_deref(), config)?;
-    let quorum = connect::only_looking(config)?;
+    let quorum = connect::looking(config).await?;
     let jobs =
         Jobs::new(&quorum, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
-    connect::meet(&quorum).await;
     Ok((quorum, jobs))
 }

@@ -28,8 +28,7 @@ pub(crate) struct Page {
 
 /// Shows the sets, or one of them.
 pub(crate) async fn list(args: &ShardsListArgs, config: &Config) -> Result<u8, Failure> {
-    let quorum = connect::only_looking(config)?;
-    connect::meet(&quorum).await;
+    let quorum = connect::looking(config).await?;
     let shown = show(args, &quorum).await;
     quorum.close().await;
     shown

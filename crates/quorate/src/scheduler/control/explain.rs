@@ -170,7 +170,7 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
 
 fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation {
     if let Some(entry) = decisive(&ledger.history, at) {
-        return facts.recorded(at, entry);
+        return facts.recorded(at, entry, ran_since(&ledger.history, at));
     }
     let Some(job) = &ledger.job else { return facts.not_registered(ledger) };
     let run = job.running.iter().find(|run| run.request.is_none() && run.tick == at);
@@ -221,6 +221,12 @@ fn decisive(history: &[HistoryEntry], at: WallTime) -> Option<&HistoryEntry> {
     let covers = |entry: &&HistoryEntry| entry.tick <= at && at <= entry.until.unwrap_or(entry.tick);
     let rank = |entry: &&HistoryEntry| (reason_of(entry) == Reason::Ran, entry.term);
     history.iter().filter(covers).max_by_key(rank)
+}
+
+/// Returns the first run after `at` that succeeded.
+fn ran_since(history: &[HistoryEntry], at: WallTime) -> Option<&HistoryEntry> {
+    let later = history.iter().filter(|entry| entry.tick > at && entry.end == RunOutcome::Done);
+    later.min_by_key(|entry| entry.tick)
 }
 
 /// Returns the reason that follows from the outcome of an entry.

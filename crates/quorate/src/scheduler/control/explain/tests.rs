@@ -138,7 +138,27 @@ fn misfire() {
             (facts.asked, facts.now) = (Some(at), TICK + 3 * HOUR);
             ledger(facts).history.push(found.clone());
         });
-        answers(&facts, Reason::Misfire, ["the rule is `skip`", "for all ticks from", "misfire.within"]);
+        let answer = answers(
+            &facts,
+            Reason::Misfire,
+            ["no leader ran it in time", "for all ticks from", "misfire.within"],
+        );
+        assert!(answer.action.starts_with("to run it for that time: "), "{answer:#?}");
+        assert!(answer.evidence.iter().any(|line| line.contains("the rule is `skip`")), "{answer:#?}");
+    }
+}
+
+#[test]
+fn a_tick_that_was_skipped_needs_nothing_if_a_later_run_did_its_work() {
+    let later = HistoryEntry { tick: TICK + HOUR, ..entry(RunOutcome::Done, "") };
+    for skipped in [RunOutcome::SkippedMisfire, RunOutcome::SkippedOverlap, RunOutcome::SkippedPaused] {
+        let facts = facts(|facts| {
+            (facts.asked, facts.now) = (Some(TICK), TICK + 3 * HOUR);
+            ledger(facts).history = vec![entry(skipped, ""), later.clone()];
+        });
+        let answer = explain(&facts);
+        assert!(answer.action.starts_with("nothing, if the later run did its work; else: "), "{answer:#?}");
+        assert!(answer.evidence.iter().any(|line| line.starts_with("it has run since: ")), "{answer:#?}");
     }
 }
 

@@ -231,8 +231,13 @@ impl JobFacts {
         Explanation { next: is_tick.or(after), ..self.answer(Reason::Schedule, at, text, evidence, &action) }
     }
 
-    /// Explains the tick by its entry in the history.
-    pub(super) fn recorded(&self, at: WallTime, entry: &HistoryEntry) -> Explanation {
+    /// Explains the tick by its entry in the history. `since` is the first later run that succeeded.
+    pub(super) fn recorded(
+        &self,
+        at: WallTime,
+        entry: &HistoryEntry,
+        since: Option<&HistoryEntry>,
+    ) -> Explanation {
         let (reason, name) = (reason_of(entry), self.name());
         let why = plain(&entry.reason, TEXT_MAX);
         let text = match reason {
@@ -243,7 +248,7 @@ impl JobFacts {
             Reason::Frozen => format!("it was skipped, because {why}"),
             Reason::Paused => format!("it was skipped, because the job was paused: {why}"),
             Reason::Overlap => format!("it was skipped by the overlap rule: {why}"),
-            Reason::Misfire => format!("it was missed: {why}"),
+            Reason::Misfire => "it was skipped, because no leader ran it in time".to_owned(),
             _ => format!("it was cancelled before it started: {why}"),
         };
         let mut evidence = vec![format!(
@@ -260,20 +265,24 @@ impl JobFacts {
                 "its first attempt began {late:.1?} after the tick: `quorate leader history` shows whether the group had a leader"
             ));
         }
+        let since = since.filter(|_| !matches!(reason, Reason::Ran | Reason::Cancelled));
+        evidence.extend(since.map(|since| format!("it has run since: {}", self.outcome(since))));
+        let backfill = match since {
+            Some(_) => format!("nothing, if the later run did its work; else: {}", self.backfill(at)),
+            None => format!("to run it for that time: {}", self.backfill(at)),
+        };
         let action = match (reason, entry.end) {
             (_, RunOutcome::Done) => "nothing".to_owned(),
             (Reason::Ran, _) => format!(
                 "see the error and the output: quorate jobs history {name}; run it again: quorate jobs trigger {name}"
             ),
             (Reason::Misfire, _) => format!(
-                "no leader ran it in time: read the workers' logs of that time; raise `misfire.within` to catch up; to run it for that time: {}",
-                self.backfill(at)
+                "{backfill}; the workers' logs of that time say why none ran it; a longer `misfire.within` catches up"
             ),
             (Reason::Overlap, _) => format!(
-                "an earlier run took too long: see quorate jobs history {name}; `overlap` and `timeout` change the rule; to run it for that time: {}",
-                self.backfill(at)
+                "{backfill}; an earlier run took too long: see quorate jobs history {name}; `overlap` and `timeout` change the rule"
             ),
-            _ => format!("to run it for that time: {}", self.backfill(at)),
+            _ => backfill,
         };
         Explanation { entry: Some(entry.clone()), ..self.answer(reason, Some(at), text, evidence, &action) }
     }
