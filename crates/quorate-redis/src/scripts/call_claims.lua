@@ -82,12 +82,18 @@ for i = 1, #letters, 2 do
       end
     end
     local set
-    if not state or state ~= live or sub(value, before + 1) ~= owner then
+    if letter == 102 and record_shared ~= s then
+      record_shared, record_ends = s, format('%.0f', ms + args[s])
+    end
+    if value == '' and letter == 102 then
+      -- A node that was not asked for the claim has nothing of it.
+      set = run('SET', key, args[a + 1], 'NX', 'PXAT', record_ends)
+      if set and set.ok then
+        reply, arg_count = 'completed', 2
+      end
+    elseif not state or state ~= live or sub(value, before + 1) ~= owner then
       -- Another owner or no owner has the claim.
     elseif letter == 102 then
-      if record_shared ~= s then
-        record_shared, record_ends = s, format('%.0f', ms + args[s])
-      end
       set = run('SET', key, args[a + 1], 'PXAT', record_ends)
       if set.ok then
         released[#released + 1] = key

@@ -1,6 +1,7 @@
 use super::{
     Claim, ClaimError, ClaimOutcome, DeadLettered, Done, Fingerprint, MessageId,
     begin::{AcquiredMessage, Beginning, begin, payloads},
+    crowd::Crowd,
     dead_letter::{DeadLetter, Hook},
     votes::{ClaimData, ClaimTally},
 };
@@ -62,6 +63,7 @@ pub struct Claims {
     dead_letter_retention: Option<Duration>,
     pub(super) dead_letter: Option<Hook>,
     measures: ClaimMeasures,
+    crowd: Crowd,
 }
 
 impl Claims {
@@ -76,6 +78,7 @@ impl Claims {
             dead_letter_retention: None,
             dead_letter: None,
             measures: ClaimMeasures::new(set.as_ref()),
+            crowd: Crowd::default(),
         }
     }
 
@@ -248,8 +251,11 @@ impl Claims {
     async fn attempt_claims(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
         let resources: Vec<Resource> = asked.iter().map(|asked| asked.resource.clone()).collect();
         let data = ClaimData::new(self.quorum.config());
-        let attempted =
-            attempt_each_with(self.quorum.inner(), &resources, params, &data, AskOrder::All).await;
+        let order = self.order(asked);
+        let attempted = attempt_each_with(self.quorum.inner(), &resources, params, &data, order).await;
+        if attempted.iter().any(met_another) {
+            self.crowd.met(self.quorum.env().now());
+        }
         let mut verdicts: Vec<Option<Verdict>> = Vec::with_capacity(asked.len());
         let (mut acquired, mut elsewhere) = (Vec::new(), Vec::new());
         for (at, (attempted, asked)) in attempted.into_iter().zip(asked).enumerate() {
@@ -275,6 +281,14 @@ impl Claims {
         let verdicts: Vec<_> = verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(closed)).collect();
         verdicts.iter().for_each(|verdict| self.measures.claimed(verdict.kind()));
         verdicts
+    }
+
+    /// Returns the order in which the nodes are asked for these messages.
+    fn order(&self, asked: &[Asked]) -> AskOrder {
+        // An attempt is counted by the nodes that granted it, and then a majority of them all must answer. If only a
+        // majority had been asked, the failure of one node would end the attempt.
+        let is_counted = self.max_attempts.is_some() || asked.iter().any(|asked| asked.payload.is_some());
+        if is_counted { AskOrder::All } else { self.crowd.order(self.quorum.env().now()) }
     }
 
     /// Returns the outcome of a message that was acquired.
@@ -382,6 +396,11 @@ impl fmt::Debug for Claims {
             .field("max_attempts", &self.max_attempts)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns whether another worker has claimed or handled the message.
+fn met_another(attempted: &AttemptResult<ClaimData>) -> bool {
+    matches!(attempted, AttemptResult::Lost(tally) if tally.done().is_some() || is_contended(tally))
 }
 
 /// A message that a call claims: its id, the name of its claim on the nodes, and its payload's fingerprint.

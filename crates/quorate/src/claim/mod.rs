@@ -91,6 +91,7 @@ pub mod attempts;
 mod begin;
 mod claims;
 mod complete;
+mod crowd;
 mod dead_letter;
 mod error;
 mod fingerprint;

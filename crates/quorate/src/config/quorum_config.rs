@@ -42,7 +42,7 @@ pub struct QuorumConfig {
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
-    /// Asks all nodes for a lock at once. If false, a majority is asked first; for one lock, all workers ask
+    /// Asks all nodes for a lock or a message at once. If false, a majority is asked first; for one lock, all workers ask
     /// the same majority. The other nodes are asked only if one of these refuses, fails or is late. A lease
     /// that is still held after 50 ms is extended to all nodes. Either value is safe, and workers may differ.
     /// Default false.

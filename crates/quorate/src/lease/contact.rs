@@ -102,7 +102,7 @@ impl AskOrder {
         let is_possible = self != Self::All
             && !inner.config().ask_all_nodes
             && mode == Mode::Exclusive
-            && resource.kind() == ResourceKind::Lock;
+            && matches!(resource.kind(), ResourceKind::Lock | ResourceKind::Claim);
         if is_possible { inner.pool().spared(resource) } else { Vec::new() }
     }
 

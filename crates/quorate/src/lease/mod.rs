@@ -121,7 +121,7 @@ pub use options::LeaseOptions;
 pub use read::ReadLease;
 
 pub(crate) use acquire::{AttemptResult, attempt_each_with, is_contended};
-pub(crate) use contact::AskOrder;
+pub(crate) use contact::{AskOrder, IfHeld};
 pub(crate) use heartbeat::Health;
 pub(crate) use inner::QuorumInner;
 pub(crate) use inspect::{InspectTarget, inspect, inspect_each};
