@@ -25,7 +25,7 @@ fn a_lease_is_acquired_kept_and_released() {
     assert_eq!((&first["ttl_ms"], &first["keep_ms"]), (&json!(3_000), &json!(3_000)), "{first}");
     let conflict =
         sidecar.client().post("/api/v1/leases", "{\"lock\": \"nightly\", \"wait\": \"50ms\"}").expect(409);
-    assert!(conflict.error().contains("the lock \"nightly\" is held by "), "{conflict}");
+    assert!(conflict.error().contains("the lock \"nightly\" is held by the client \""), "{conflict}");
     assert!(conflict.json()["holder"].is_string(), "{conflict}");
     assert_eq!(sidecar.ask(&first, "").expect(200).json()["state"], "held");
     assert_eq!(sidecar.release(&first).expect(200).json(), json!({ "released": true, "confirmed": true }));

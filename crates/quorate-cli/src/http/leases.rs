@@ -134,7 +134,14 @@ async fn acquire_for(site: &Site, leases: &Arc<Leases>, client: &Client, body: B
             leases.asked(Asked::Contended);
             let lock = plain(resource.key(), 1_000);
             let holder = holder.as_ref().map(|holder| plain(Owner::worker(holder), 200));
-            let by = holder.as_ref().map_or_else(|| "another client".to_owned(), |name| format!("{name:?}"));
+            // The nodes know a client of this daemon only by the name of the daemon.
+            let is_own = holder.as_deref() == Some(&*site.config.settings.worker);
+            let own = if is_own { leases.client_of(resource.key()) } else { None };
+            let by = match (&own, &holder) {
+                (Some(client), _) => format!("the client {client:?} of this daemon"),
+                (None, Some(worker)) => format!("{worker:?}"),
+                (None, None) => "another client".to_owned(),
+            };
             let error = format!("the lock {lock:?} is held by {by}; try again, or give wait up to 30s");
             let status = StatusCode::CONFLICT;
             let retry_after_ms = retry_after.map(millis);

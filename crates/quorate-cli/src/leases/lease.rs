@@ -172,6 +172,11 @@ impl Held {
         }
     }
 
+    /// Returns whether it holds the lock of this name.
+    pub(super) fn has_lock(&self, name: &str) -> bool {
+        self.parts().iter().any(|part| !matches!(part, Part::Message(_)) && *part.name() == *name)
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         self.attendance.borrow().phase()
     }

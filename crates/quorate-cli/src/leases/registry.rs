@@ -90,6 +90,11 @@ impl Leases {
         all
     }
 
+    /// Returns the client that holds the lock of this name, if a client of this process does.
+    pub(crate) fn client_of(&self, lock: &str) -> Option<Arc<str>> {
+        self.held().values().find(|held| held.has_lock(lock)).map(|held| Arc::clone(&held.client))
+    }
+
     /// Counts a request of a client.
     pub(crate) fn asked(&self, outcome: Asked) {
         self.measures.asked(outcome);
