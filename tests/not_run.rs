@@ -94,15 +94,23 @@ fn tests_that_need_a_feature_are_listed_and_run_with_all_features() {
 /// Checks the last lines of `tests/run.sh` and its exit status, if tests did not run.
 #[test]
 fn the_run_names_what_did_not_run_and_fails_where_all_must_run() {
-    let verdict = |reported: &str, ci: &str| {
+    let verdict_with = |reported: &str, warned: &str, ci: &str| {
         let home = tempfile::tempdir().expect("a directory");
-        let file = home.path().join("not-run");
-        fs::write(&file, reported).expect("our own directory");
+        let [not_run, warnings] = ["not-run", "warned"].map(|name| home.path().join(name));
+        fs::write(&not_run, reported).expect("our own directory");
+        fs::write(&warnings, warned).expect("our own directory");
         let mut command = Command::new("bash");
         command.arg(workspace().join("tests/run.sh")).arg("--verdict");
-        let output = command.env("TESTS_NOT_RUN", &file).env("CI", ci).output().expect("bash");
+        command.env("TESTS_NOT_RUN", &not_run).env("TESTS_WARNED", &warnings).env("CI", ci);
+        let output = command.output().expect("bash");
         (output.status.success(), String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
+    let verdict = |reported: &str, ci: &str| verdict_with(reported, "", ci);
+    let (success, said) = verdict_with("", "a.rs:1: `heir`: write successor\n", "true");
+    assert!(
+        success && said.contains("warnings") && said.contains("a.rs:1: `heir`"),
+        "a warning fails nothing: {said}"
+    );
     for ci in ["", "false", "true"] {
         assert_eq!(verdict("", ci), (true, "== all is well".to_owned()), "CI={ci}");
     }

@@ -19,10 +19,17 @@ say() { printf '\n== %s\n' "$*"; }
 # Each test that cannot run adds a line to this file (quorate-testkit, cannot_run).
 export TESTS_NOT_RUN=${TESTS_NOT_RUN:-$PWD/target/not-run}
 
+# The test of words writes its findings to this file. They are warnings.
+export TESTS_WARNED=${TESTS_WARNED:-$PWD/target/warned}
+
 in_ci() { [ "${CI:-}" = true ] || [ "${CI:-}" = 1 ]; }
 
 # Prints the tests that did not run. In CI, fails if there are any.
 verdict() {
+    if [ -s "$TESTS_WARNED" ]; then
+        say "words to reconsider (warnings; see docs/words.txt)"
+        cat "$TESTS_WARNED"
+    fi
     if [ ! -s "$TESTS_NOT_RUN" ]; then
         say "all is well"
         return
@@ -409,7 +416,7 @@ all_tests() {
 install cc gcc gcc build-base gcc gcc
 
 # From here on, a run that fails also names the tests that did not run.
-rm -f "$TESTS_NOT_RUN"
+rm -f "$TESTS_NOT_RUN" "$TESTS_WARNED"
 mkdir -p "$(dirname "$TESTS_NOT_RUN")"
 TOOLS=
 BESIDE=

@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) distant: usize,
     /// The rates of ticks at which a scheduler is measured, a second.
     pub(crate) tick_rates: Vec<f64>,
+    /// The growing rates of ticks at which a scheduler is measured until it is late, a second.
+    pub(crate) growing_rates: Vec<f64>,
     /// The time for which a scheduler is measured.
     pub(crate) ticked_for: Duration,
     /// The number of jobs of a scheduler with very many jobs.
@@ -60,6 +62,9 @@ impl Plan {
                 contended_for: seconds(10),
                 distant: 100,
                 tick_rates: vec![500.0, 5_000.0],
+                growing_rates: vec![
+                    2_500.0, 5_000.0, 7_500.0, 10_000.0, 12_500.0, 15_000.0, 20_000.0, 30_000.0,
+                ],
                 ticked_for: seconds(10),
                 jobs: 100_000,
                 successions: 20,
@@ -80,6 +85,7 @@ impl Plan {
                 contended_for: seconds(1),
                 distant: 3,
                 tick_rates: vec![100.0],
+                growing_rates: vec![100.0, 200.0],
                 ticked_for: seconds(1),
                 jobs: 200,
                 successions: 1,

@@ -1,7 +1,7 @@
 //! The servers that all rivals share.
 
 use crate::args::Args;
-use quorate_testkit::redis::RedisCluster;
+use quorate_testkit::redis::{RedisCluster, RedisConfig};
 use std::time::Duration;
 
 /// The number of servers to start.
@@ -21,7 +21,16 @@ impl Servers {
         if !args.url.is_empty() {
             return Ok(Self { own: None, urls: args.url.clone() });
         }
-        let own = RedisCluster::start(SERVERS).map_err(|error| error.to_string())?;
+        Self::start(&RedisConfig::new())
+    }
+
+    /// Starts servers that sync their append-only file before each answer.
+    pub(crate) fn durable() -> Result<Self, String> {
+        Self::start(&RedisConfig::new().append_only())
+    }
+
+    fn start(config: &RedisConfig) -> Result<Self, String> {
+        let own = RedisCluster::start_with(SERVERS, config).map_err(|error| error.to_string())?;
         for server in own.iter() {
             server.command(&["CONFIG", "SET", "slowlog-log-slower-than", SLOW]);
         }

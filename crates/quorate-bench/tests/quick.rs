@@ -93,6 +93,7 @@ fn every_scenario_runs_and_measures_something() {
         [
             "cycles-64",
             "cycles-1",
+            "durable",
             "tasks",
             "others",
             "sidecar",
@@ -105,6 +106,7 @@ fn every_scenario_runs_and_measures_something() {
             "claims",
             "messages",
             "ticks",
+            "rates",
             "jobs",
             "idle",
             "shards",

@@ -27,7 +27,7 @@ struct Baton {
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
-    for (contenders, p50, p99) in [(2, 0.4, 1.0), (16, 0.6, 2.0)] {
+    for (contenders, p50, p99) in [(2, 0.5, 1.5), (16, 1.2, 3.0)] {
         let rows_of = |rival: &str, gaps: &Samples| {
             [("p50", 0.5), ("p99", 0.99)].map(|(what, share)| {
                 let figure = format!("release to next acquire, {contenders} contenders, {what}");

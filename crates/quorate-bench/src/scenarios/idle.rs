@@ -52,8 +52,8 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let row = |figure: &str, unit, value| Row::new("quorate", figure, unit, value);
     Ok(vec![
         row("three replicas, one nightly job: CPU of a replica", "% of a core", 100.0 * spent / took)
-            .at_most(0.3),
-        row("commands at a server", "/s", commands as f64 / took / servers).at_most(10.0),
+            .at_most(0.2),
+        row("commands at a server", "/s", commands as f64 / took / servers).at_most(6.0),
         row("CPU of a server", "% of a core", 100.0 * theirs / took / servers),
     ])
 }

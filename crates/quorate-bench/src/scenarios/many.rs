@@ -49,10 +49,10 @@ async fn hold(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     Ok(vec![
         row("leases held", "", leases.len() as f64),
         row("leases lost", "", lost as f64).at_most(0.0),
-        row("client CPU", "% of a core", 100.0 * spent / took).at_most(15.0),
+        row("client CPU", "% of a core", 100.0 * spent / took).at_most(12.0),
         row("five servers' CPU", "% of a core", 100.0 * theirs / took),
         row("memory a lease, just acquired", "bytes", bytes),
-        row("memory a lease, after renewals", "bytes", held_bytes).at_most(1024.0),
+        row("memory a lease, after renewals", "bytes", held_bytes).at_most(1000.0),
         row("slowest script call on a server", "ms", blocked).at_most(5.0),
     ])
 }

@@ -55,6 +55,7 @@ pub(crate) fn chosen(args: &Args) -> Result<Vec<&'static Scenario>, String> {
 pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("cycles-64", "acquire + release, 64 tasks", cycles::sixty_four),
     Scenario::new("cycles-1", "acquire + release, 1 task", cycles::one),
+    Scenario::new("durable", "acquire + release, servers that sync each change", cycles::durable),
     Scenario::new("tasks", "acquire + release, by the number of tasks", cycles::by_tasks),
     Scenario {
         cannot_run: others::cannot_run,
@@ -70,6 +71,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("claims", "many message ids, one by one and in batches", claims::run),
     Scenario::new("messages", "three workers see the same messages", messages::run),
     Scenario::new("ticks", "the ticks of one leader", ticks::run),
+    Scenario::new("rates", "the number of ticks a second that one leader can start in time", ticks::rates),
     Scenario::new("jobs", "very many jobs of one leader", ticks::very_many),
     Scenario::new("idle", "replicas with nothing to do", idle::run),
     Scenario::new("shards", "very many shards of many workers", shards::run),

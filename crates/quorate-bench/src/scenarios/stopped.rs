@@ -34,7 +34,7 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
             let pairs = turns.healthy.iter().zip(&turns.stopped);
             let ratio = Spread::of(pairs.map(|(healthy, stopped)| p99(stopped) / p99(healthy)));
             let row = Row::spread(name, figure("stopped / healthy"), "×", ratio);
-            rows.push(if kind == Kind::Quorate { row.at_most(1.2) } else { row });
+            rows.push(if kind == Kind::Quorate { row.at_most(1.3) } else { row });
             // A round begins at the moment of the stop, so its slowest acquire is that of the time after it.
             let slowest = Spread::of(turns.stopped.iter().map(|round| ms(round.longest())));
             let what = format!("slowest acquire in the {:?} after the stop, {tasks} tasks", plan.round);

@@ -29,6 +29,9 @@ const WARM: Duration = Duration::from_secs(2);
 /// The first part of a measurement, in which lateness does not count.
 const SETTLE: Duration = Duration::from_millis(200);
 
+/// The largest lateness p99 of a leader that keeps up, in milliseconds.
+const LATE_MAX: f64 = 20.0;
+
 /// The misfire window of the jobs. A longer one would let the ledger keep too many ticks at these rates.
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -49,6 +52,14 @@ struct Seen {
     lateness: Samples,
 }
 
+/// The figures of a worker's ticks.
+struct Measured {
+    ended_a_second: f64,
+    lateness: Samples,
+    worker_micros_a_tick: f64,
+    servers_micros_a_tick: f64,
+}
+
 /// A worker with a scheduler.
 struct Worker {
     group: String,
@@ -64,17 +75,40 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     for &ticks_a_second in &plan.tick_rates {
         let load = Load { jobs: 1_000.min(plan.jobs), ticks_a_second };
         let measured = runtime(1)?.block_on(steady(plan, servers, load))?;
-        rows.extend(measured.into_iter().map(|row| row.named(&format!("{ticks_a_second} ticks/s: "))));
+        rows.extend(
+            measured.rows(load).into_iter().map(|row| row.named(&format!("{ticks_a_second} ticks/s: "))),
+        );
     }
     Ok(rows)
 }
 
-async fn steady(plan: &Plan, servers: &Servers, load: Load) -> Result<Vec<Row>, String> {
+async fn steady(plan: &Plan, servers: &Servers, load: Load) -> Result<Measured, String> {
     let mut worker = Worker::start(servers, "steady", load).await?;
     worker.first_tick().await?;
     worker.quorum.env().sleep(WARM).await;
-    let rows = worker.measure(plan, servers, load).await?;
+    let measured = worker.measure(plan, servers).await?;
     worker.stop().await?;
+    Ok(measured)
+}
+
+/// Measures growing rates of ticks, up to the first that the leader does not start in time.
+pub(crate) fn rates(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    let mut highest = 0.0;
+    for &ticks_a_second in &plan.growing_rates {
+        let load = Load { jobs: 1_000.min(plan.jobs), ticks_a_second };
+        let measured = runtime(1)?.block_on(steady(plan, servers, load))?;
+        let of = format!("{ticks_a_second} ticks/s: ");
+        rows.extend(
+            measured.curve().map(|(figure, unit, value)| Row::new("quorate", figure, unit, value).named(&of)),
+        );
+        if ms(measured.lateness.quantile(0.99)) > LATE_MAX {
+            break;
+        }
+        highest = ticks_a_second;
+    }
+    let figure = format!("highest of these rates with a lateness p99 of {LATE_MAX} ms at most");
+    rows.push(Row::new("quorate", figure, "ticks/s", highest).at_least(10_000.0));
     Ok(rows)
 }
 
@@ -86,7 +120,7 @@ pub(crate) fn very_many(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Stri
     for (jobs, is_stored) in [("jobs", false), ("jobs registered", true)] {
         let of = format!("{} {jobs}, 500 ticks/s: ", load.jobs);
         let measured = runtime(1)?.block_on(many_steady(plan, servers, load, is_stored))?;
-        rows.extend(measured.into_iter().map(|row| row.named(&of)));
+        rows.extend(measured.rows(load).into_iter().map(|row| row.named(&of)));
         let (took, slowest) = runtime(1)?.block_on(taken_over(servers, load, is_stored))?;
         let row = Row::new("quorate", "from a resignation to the next leader's first tick", "s", took);
         rows.push(row.at_most(1.0).named(&of));
@@ -100,16 +134,16 @@ async fn many_steady(
     servers: &Servers,
     load: Load,
     is_stored: bool,
-) -> Result<Vec<Row>, String> {
+) -> Result<Measured, String> {
     let mut worker = Worker::start(servers, "many", load).await?;
     worker.first_tick().await?;
     if is_stored {
         worker.await_rows(servers, load).await?;
     }
     worker.quorum.env().sleep(WARM).await;
-    let rows = worker.measure(plan, servers, load).await?;
+    let measured = worker.measure(plan, servers).await?;
     worker.stop().await?;
-    Ok(rows)
+    Ok(measured)
 }
 
 /// Returns the seconds from the end of a leader to the first tick of the next one, and the longest call of a server in
@@ -165,7 +199,7 @@ impl Worker {
     }
 
     /// Measures the worker's ticks.
-    async fn measure(&self, plan: &Plan, servers: &Servers, load: Load) -> Result<Vec<Row>, String> {
+    async fn measure(&self, plan: &Plan, servers: &Servers) -> Result<Measured, String> {
         let ended = self.ended();
         let (began, spent, theirs) = (now(), cpu(), servers.cpu()?);
         // Reading the counts of very many jobs blocks the worker's only thread. This is no lateness of the scheduler.
@@ -176,15 +210,13 @@ impl Worker {
         let took = now().since(began).as_secs_f64();
         let (spent, theirs) = (cpu().saturating_sub(spent), servers.cpu()?.saturating_sub(theirs));
         let ended = (self.ended() - ended) as f64;
-        let row = |figure: &str, unit, value| Row::new("quorate", figure, unit, value);
-        let goal = if load.jobs > 1_000 { 10.0 } else { 20.0 };
-        Ok(vec![
-            row("runs ended and recorded", "/s", ended / took).at_least((load.ticks_a_second * 0.98).floor()),
-            row("lateness p50", "ms", ms(lateness.quantile(0.5))),
-            row("lateness p99", "ms", ms(lateness.quantile(0.99))).at_most(goal),
-            row("worker CPU a tick", "µs", spent.as_secs_f64() * 1e6 / ended).at_most(150.0),
-            row("five servers' CPU a tick", "µs", theirs.as_secs_f64() * 1e6 / ended),
-        ])
+        let micros_a_tick = |time: Duration| time.as_secs_f64() * 1e6 / ended;
+        Ok(Measured {
+            ended_a_second: ended / took,
+            lateness,
+            worker_micros_a_tick: micros_a_tick(spent),
+            servers_micros_a_tick: micros_a_tick(theirs),
+        })
     }
 
     async fn first_tick(&mut self) -> Result<(), String> {
@@ -210,6 +242,31 @@ impl Worker {
         self.run.await.map_err(|error| error.to_string())??;
         self.quorum.close().await;
         Ok(())
+    }
+}
+
+impl Measured {
+    fn rows(&self, load: Load) -> Vec<Row> {
+        let row = |figure: &str, unit, value| Row::new("quorate", figure, unit, value);
+        let (late_goal, cpu_goal) = if load.jobs > 1_000 { (10.0, 150.0) } else { (LATE_MAX, 120.0) };
+        let [ended, p50, p99] = self.curve().map(|(figure, unit, value)| row(figure, unit, value));
+        vec![
+            ended.at_least((load.ticks_a_second * 0.98).floor()),
+            p50,
+            p99.at_most(late_goal),
+            row("worker CPU a tick", "µs", self.worker_micros_a_tick).at_most(cpu_goal),
+            row("five servers' CPU a tick", "µs", self.servers_micros_a_tick),
+        ]
+    }
+
+    /// Returns the figures that depend most on the rate.
+    fn curve(&self) -> [(&'static str, &'static str, f64); 3] {
+        let late = |share| ms(self.lateness.quantile(share));
+        [
+            ("runs ended and recorded", "/s", self.ended_a_second),
+            ("lateness p50", "ms", late(0.5)),
+            ("lateness p99", "ms", late(0.99)),
+        ]
     }
 }
 
