@@ -7,16 +7,15 @@ use crate::{
     exit::{CONFIG, FAILURE, Failure},
     failures,
     http::{Listener, Server},
-    otlp::{Otlp, Sending},
+    otlp::Otlp,
     recorder::Measurements,
     run::{
-        FIRST_LOOK,
+        begin,
         daemon::{Signals, max_silence},
         steady::{Sayings, work_until_signal},
         stop::StopDeadline,
     },
 };
-use futures_util::future::OptionFuture;
 use quorate::{
     election::{Election, ElectionError, Term},
     lease::Heartbeat,
@@ -39,34 +38,21 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config, otlp: Option<Otlp>) -
     let recorder = Measurements::install()?;
     let listener = Listener::bind(http, recorder.clone()).await?;
     let quorum = connect::quorum(config, config.settings.clone())?;
-    for warning in config.secret_file_warnings() {
-        tracing::warn!("{warning}");
-    }
     let heartbeat = Heartbeat::new(quorum.env(), max_silence(config.lease.ttl));
     let election = Election::new(&quorum, group)
         .ttl(config.lease.ttl)
         .step_down_grace(config.lease.step_down_grace)
         .renew_while_beating(&heartbeat);
     election.observe().map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
-    tracing::info!(
-        worker = &*config.settings.worker,
-        group,
-        "{} nodes from {}",
-        config.nodes.len(),
-        config.nodes_from
-    );
+    begin::announce(config, Some(group), None);
     if !config.notify.is_empty() {
         tracing::warn!("`quorate lead` sends no notifications, so [[notify]] of the file has no effect here");
     }
     let sending = otlp.map(|otlp| otlp.start(quorum.env(), recorder)).transpose()?;
     let server = listener.start(&quorum, &election, config, false)?;
-    if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
-        let nodes = quorum.nodes();
-        quorum.close().await;
-        return Err(Failure::new(CONFIG, connect::explain(&nodes)));
-    }
+    begin::first_look(&quorum).await?;
     let ended = campaign(&quorum, &election, &heartbeat, signals, &server).await;
-    tokio::join!(server.stop(), OptionFuture::from(sending.map(Sending::finish)));
+    begin::stop(Some(server), sending).await;
     quorum.close().await;
     match ended {
         Ok(()) => {

@@ -191,11 +191,9 @@ fn dispatch_lock(command: &LockCommand) -> Result<u8, Failure> {
 
 fn dispatch_shards(command: &ShardsCommand) -> Result<u8, Failure> {
     match command {
-        ShardsCommand::Run(args) => {
-            let config = Config::load(&args.flags(), &Environment::process())?;
-            log::start(args.log.format, args.log.level, None);
-            block_on(shards::run(args, &config))
-        }
+        ShardsCommand::Run(args) => daemon((&args.flags(), None), &args.log, async |config, otlp| {
+            shards::run(args, config, otlp).await
+        }),
         ShardsCommand::List(args) => on(&args.nodes, async |config| shards::list(args, config).await),
     }
 }

@@ -7,15 +7,14 @@ use crate::{
     exit::{CONFIG, FAILURE, Failure},
     http::{Listener, Server},
     leases::{Leases, Limits},
-    otlp::{Otlp, Sending},
+    otlp::Otlp,
     recorder::Measurements,
     run::{
-        FIRST_LOOK,
+        begin,
         daemon::{BEATS, Signals, max_silence},
         steady::serve_until_signal,
     },
 };
-use futures_util::future::OptionFuture;
 use quorate::{election::Election, quorum::Quorum};
 use std::time::Duration;
 
@@ -37,27 +36,15 @@ pub(crate) async fn serve(args: &ServeArgs, config: &Config, otlp: Option<Otlp>)
     let recorder = Measurements::install()?;
     let listener = Listener::bind_all(config.http.as_ref(), Some(clients), recorder.clone()).await?;
     let quorum = connect::quorum(config, config.settings.clone())?;
-    for warning in config.secret_file_warnings() {
-        tracing::warn!("{warning}");
-    }
     let election = Election::new(&quorum, group).ttl(config.lease.ttl);
-    tracing::info!(
-        worker = &*config.settings.worker,
-        "{} nodes from {}",
-        config.nodes.len(),
-        config.nodes_from
-    );
+    begin::announce(config, None, None);
     let sending = otlp.map(|otlp| otlp.start(quorum.env(), recorder)).transpose()?;
     let limits = Limits { per_client: clients.leases_per_client, total: LEASES_MAX };
     let leases = Leases::new(quorum.env(), limits);
     let server = listener.start_with((&quorum, &election), config, false, Some(leases.clone()))?;
-    if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
-        let nodes = quorum.nodes();
-        quorum.close().await;
-        return Err(Failure::new(CONFIG, connect::explain(&nodes)));
-    }
+    begin::first_look(&quorum).await?;
     serve_clients(&quorum, config, signals, &server, &leases).await;
-    tokio::join!(server.stop(), OptionFuture::from(sending.map(Sending::finish)));
+    begin::stop(Some(server), sending).await;
     // If clients still hold leases, their locks end with their TTL: a release could let another client in too early.
     if leases.all().is_empty() {
         quorum.close().await;

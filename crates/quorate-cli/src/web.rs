@@ -7,15 +7,14 @@ use crate::{
     exit::{CONFIG, FAILURE, Failure},
     failures,
     http::Listener,
-    otlp::{Otlp, Sending},
+    otlp::Otlp,
     recorder::Measurements,
     run::{
-        FIRST_LOOK,
+        FIRST_LOOK, begin,
         daemon::{BEATS, Signals, max_silence},
         steady::serve_until_signal,
     },
 };
-use futures_util::future::OptionFuture;
 use quorate::election::Election;
 
 /// Serves until SIGTERM or SIGINT.
@@ -34,18 +33,14 @@ pub(crate) async fn web(args: &WebArgs, config: &Config, otlp: Option<Otlp>) -> 
         Some(_) => connect::quorum(config, config.settings.clone())?,
         None => connect::only_looking(config)?,
     };
-    for warning in config.secret_file_warnings() {
-        tracing::warn!("{warning}");
-    }
     let election = Election::new(&quorum, group).ttl(config.lease.ttl);
-    tracing::info!(group, "{} nodes from {}", config.nodes.len(), config.nodes_from);
+    begin::announce(config, Some(group), None);
     let sending = otlp.map(|otlp| otlp.start(quorum.env(), recorder)).transpose()?;
     let server = listener.start(&quorum, &election, config, true)?;
     quorum.met(FIRST_LOOK).await;
     let every = max_silence(config.lease.ttl) / BEATS;
     serve_until_signal(quorum.env(), every, &mut signals, &server, || "stopping".to_owned()).await;
-    // Each of the two takes a second at most.
-    tokio::join!(server.stop(), OptionFuture::from(sending.map(Sending::finish)));
+    begin::stop(Some(server), sending).await;
     quorum.close().await;
     tracing::info!("ended");
     Ok(0)

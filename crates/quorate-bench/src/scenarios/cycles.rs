@@ -104,15 +104,15 @@ pub(crate) fn sixty_four(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Str
         let to = |kind, rival| ratio(&lanes, kind, rival, |round| round.cycles_a_second);
         let goal = if threads == 1 { 2.0 } else { 2.4 };
         for (kind, goal) in [(Kind::Quorate, goal), (Kind::QuorateAll, 1.8)] {
-            let ratio = to(kind, Kind::Rslock);
-            let row = Row::spread(kind.name(), figure("cycles / rslock's", threads), "×", ratio);
+            let rslock = to(kind, Kind::Rslock);
+            let row = Row::spread(kind.name(), figure("cycles / rslock's", threads), "×", rslock);
             rows.push(row.at_least(goal));
         }
-        let ratio = to(Kind::Quorate, Kind::Limit);
-        let row = Row::spread("quorate", figure("cycles / the limit's", threads), "×", ratio);
+        let limit = to(Kind::Quorate, Kind::Limit);
+        let row = Row::spread("quorate", figure("cycles / the limit's", threads), "×", limit);
         rows.push(row.at_least(0.8));
-        let ratio = ratio(&lanes, Kind::Quorate, Kind::Limit, |round| round.cpu_micros_a_cycle);
-        let row = Row::spread("quorate", figure("client CPU a cycle / the limit's", threads), "×", ratio);
+        let limit = ratio(&lanes, Kind::Quorate, Kind::Limit, |round| round.cpu_micros_a_cycle);
+        let row = Row::spread("quorate", figure("client CPU a cycle / the limit's", threads), "×", limit);
         rows.push(row.at_most(1.6));
     }
     Ok(rows)

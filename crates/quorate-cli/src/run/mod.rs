@@ -1,5 +1,6 @@
 //! The command `quorate run`, the daemon that runs the jobs of the configuration file while its worker leads.
 
+pub(crate) mod begin;
 mod check;
 mod command;
 pub(crate) mod daemon;
@@ -16,12 +17,11 @@ use crate::{
     config::Config,
     connect,
     exit::{CONFIG, FAILURE, Failure},
-    http::{Listener, Server},
-    otlp::{Otlp, Sending},
+    http::Listener,
+    otlp::Otlp,
     recorder::Measurements,
 };
 use daemon::Daemon;
-use futures_util::future::OptionFuture;
 use notify::Notifier;
 use quorate::election::ElectionError;
 use std::time::Duration;
@@ -65,17 +65,9 @@ pub(crate) async fn run(args: &RunArgs, config: &Config, otlp: Option<Otlp>) -> 
     };
     let server =
         listener.map(|listener| listener.start(&quorum, daemon.election(), config, true)).transpose()?;
-    // The daemon waits for a majority that is unreachable for a while. A refusal that only an operator can
-    // fix ends the daemon.
-    if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
-        let nodes = quorum.nodes();
-        quorum.close().await;
-        return Err(Failure::new(CONFIG, connect::explain(&nodes)));
-    }
+    begin::first_look(&quorum).await?;
     let ended = daemon.run(signals, server.as_ref()).await;
-    // Each of the two takes a second at most.
-    let (server, sending) = (server.map(Server::stop), sending.map(Sending::finish));
-    tokio::join!(OptionFuture::from(server), OptionFuture::from(sending));
+    begin::stop(server, sending).await;
     quorum.close().await;
     match ended {
         Ok(()) => {

@@ -8,15 +8,15 @@ use crate::{
     exit::{CONFIG, FAILURE, Failure},
     guard::Guard,
     http::{Listener, Server},
+    otlp::Otlp,
     recorder::Measurements,
     run::{
-        FIRST_LOOK,
+        begin,
         daemon::{Signals, max_silence},
         steady::{Sayings, work_until_signal},
         stop::StopDeadline,
     },
 };
-use futures_util::future::OptionFuture;
 use quorate::{
     election::Election,
     lease::Heartbeat,
@@ -27,14 +27,15 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Works until SIGTERM or SIGINT.
-pub(crate) async fn run(args: &ShardsRunArgs, config: &Config) -> Result<u8, Failure> {
+pub(crate) async fn run(args: &ShardsRunArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
     let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let ttl = args.ttl.unwrap_or(config.lease.ttl);
     let grace = args.ttl.map_or(config.lease.step_down_grace, QuorumConfig::default_grace);
     let _stop = StopDeadline::watch(grace).map_err(|error| Failure::new(FAILURE, error))?;
-    let listener = match &config.http {
-        Some(http) => Some(Listener::bind(http, Measurements::install()?).await?),
-        None => None,
+    let recorder = (config.http.is_some() || otlp.is_some()).then(Measurements::install).transpose()?;
+    let listener = match (&config.http, &recorder) {
+        (Some(http), Some(recorder)) => Some(Listener::bind(http, recorder.clone()).await?),
+        _ => None,
     };
     let quorum = connect::quorum(config, config.settings.clone())?;
     let heartbeat = Heartbeat::new(quorum.env(), max_silence(ttl));
@@ -45,23 +46,17 @@ pub(crate) async fn run(args: &ShardsRunArgs, config: &Config) -> Result<u8, Fai
         .renew_while_beating(&heartbeat);
     let command = ShardCommand::new(args, Guard::new(ttl, grace), quorum.env())
         .ok_or_else(|| Failure::new(FAILURE, "no command"))?;
-    tracing::info!(
-        worker = &*config.settings.worker,
-        set = &*args.set,
-        "{} nodes from {}",
-        config.nodes.len(),
-        config.nodes_from
-    );
+    begin::announce(config, None, Some(&args.set));
     // The page and the health checks are those of a process that never leads.
     let election = Election::new(&quorum, config.group.as_deref().unwrap_or(&args.set)).ttl(ttl);
+    let sending = match (otlp, recorder) {
+        (Some(otlp), Some(recorder)) => Some(otlp.start(quorum.env(), recorder)?),
+        _ => None,
+    };
     let server = listener.map(|listener| listener.start(&quorum, &election, config, true)).transpose()?;
-    if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
-        let nodes = quorum.nodes();
-        quorum.close().await;
-        return Err(Failure::new(CONFIG, connect::explain(&nodes)));
-    }
+    begin::first_look(&quorum).await?;
     let ended = work((&quorum, server.as_ref()), &shards, &heartbeat, command, signals).await;
-    OptionFuture::from(server.map(Server::stop)).await;
+    begin::stop(server, sending).await;
     quorum.close().await;
     match ended {
         Ok(()) => {
