@@ -286,11 +286,12 @@ packages() {
     part "package: Debian" bash tests/package/deb.sh "$program"
     part "package: files to download" bash tests/package/release.sh "$program"
     part "package: Kubernetes manifests" bash tests/package/kubernetes.sh "$program"
-    # The target comes from rustup; where it cannot, the check says so.
+    # The target and the oldest compiler come from rustup; where they cannot, the checks say so.
     rustup target add "$(uname -m)-unknown-linux-musl" || true
     part "package: static program" bash config/package/static.sh
     part "package: image" bash tests/package/container.sh
     part "package: crates" bash tests/package/crates.sh
+    rustup toolchain install --profile minimal "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)" || true
     part "package: oldest Rust" bash tests/package/msrv.sh
     part "package: semantic versions" bash tests/package/semver.sh
 }

@@ -228,7 +228,7 @@ fn each_reason_is_given_with_its_evidence() {
     until("tick after it", PATIENCE, || (tick_now() > missed).then_some(()));
     let daemon = bench.daemon();
     let misfire = bench.until_why(&["beat", "--at", &missed], "misfire");
-    assert!(has(&misfire, "text", "the misfire rule is `skip`"), "{misfire}");
+    assert!(has(&misfire, "evidence", "the misfire rule is `skip`"), "{misfire}");
 
     // Checks the answer without a quorum.
     for node in 0..2 {

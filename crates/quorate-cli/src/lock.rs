@@ -12,6 +12,7 @@ use crate::{
 };
 use quorate::{
     admin::ForcedRelease,
+    internals::majority,
     lease::Inspection,
     node::{FencingToken, Owner, Resource},
     plain::plain,
@@ -142,15 +143,20 @@ async fn look_and_release(
         // text, and a node deletes nothing for that text. If the nodes cannot be read now, the owner may still
         // be stored.
         let after = quorum.inspect(resource).await.ok();
+        let needed = majority(quorum.nodes().len());
         for result in &mut results {
-            let is_gone = after
-                .as_ref()
-                .is_some_and(|after| !after.named.iter().any(|(owner, _)| owner.as_str() == result.owner));
+            let is_gone = after.as_ref().is_some_and(|after| without(after, &result.owner) >= needed);
             released &= is_gone;
             result.r#final &= is_gone;
         }
     }
     Ok(ReleasePage { lock: ShowPage::new(resource, &seen), forced: force, released, results })
+}
+
+/// Returns the number of nodes that answered and do not store `owner`.
+fn without(seen: &Inspection, owner: &str) -> usize {
+    let stored = seen.named.iter().find(|(stored, _)| stored.as_str() == owner);
+    seen.answered - stored.map_or(0, |(_, nodes)| *nodes)
 }
 
 /// Enters a forced release in the audit list, and in the history of terms if the lock is a leadership.
