@@ -44,6 +44,8 @@ pub enum Sabotage {
     LeaseOutlivesRelease,
     /// A leader that resigns releases its lease before the tasks of its term have ended.
     WorkOutlivesTerm,
+    /// A worker that never leads campaigns like any other.
+    NeverLeadIgnored,
     /// The worker extends a lease once more after it has asked the nodes to reserve it for a successor.
     ExtendedAfterTransfer,
 

@@ -79,6 +79,7 @@ impl Config {
             ("durable", old_settings.durable != settings.durable),
             ("trust_new_nodes", old_settings.trust_new_nodes != settings.trust_new_nodes),
             ("lease", self.lease != new.lease),
+            ("election", self.election != new.election),
             ("max_running", self.max_running != new.max_running),
             ("http", self.http != new.http),
             ("serve", self.serve != new.serve),

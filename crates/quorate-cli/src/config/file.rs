@@ -39,6 +39,8 @@ pub(super) struct FileText {
     trust_new_nodes: Option<bool>,
     #[serde(default)]
     lease: LeaseText,
+    #[serde(default)]
+    pub(super) election: ElectionText,
     pub(super) max_running: Option<Spanned<i64>>,
     #[serde(default)]
     pub(super) http: HttpText,
@@ -82,6 +84,14 @@ pub(super) struct NotifyText {
 struct LeaseText {
     ttl: Option<Time>,
     step_down_grace: Option<Time>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct ElectionText {
+    pub(super) priority: Option<Spanned<i64>>,
+    pub(super) take_over_after: Option<Time>,
+    pub(super) never_lead: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -43,6 +43,11 @@ pub enum Event<'a> {
     },
     /// A worker's code received a *grant*. In this module, a grant is a lease, a term or a claim.
     Granted(&'a Belief),
+    /// A worker that never leads the first group follows its leader.
+    NeverLeads {
+        /// The worker.
+        worker: &'a str,
+    },
     /// A worker received a grant. Work may still run under earlier grants of the same resource.
     Succeeded {
         /// The new grant.

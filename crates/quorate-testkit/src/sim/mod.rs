@@ -74,7 +74,7 @@
 //!
 //! All workers compete for leases. Depending on the seed, some also handle messages, with or without an attempt limit.
 //! In some seeds an operator replaces the node set, and there are servers that join. Some workers elect a leader of the
-//! first group, which runs that group's jobs. Some take part in the second group, also called the pool. Most of
+//! first group, which runs that group's jobs; in some seeds one of them never leads, and another is preferred. Some take part in the second group, also called the pool. Most of
 //! its jobs may run on any worker, and an operator sends requests to it. In nearly half of the seeds all workers
 //! also compete for locks of one more kind: a lock with readers and writers, a lock with a queue of waiters,
 //! numbered slots, or a lock that its holders transfer to each other.

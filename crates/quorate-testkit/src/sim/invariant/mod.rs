@@ -24,6 +24,7 @@ mod outcomes;
 mod parsed;
 mod payloads;
 mod pool_log;
+mod ranks;
 mod readers;
 mod release;
 mod requests;
@@ -77,6 +78,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<finality::Finality>::default(),
         Box::<step_down::StepDown>::default(),
         Box::new(succession::Succession),
+        Box::<ranks::Ranks>::default(),
         Box::<ticks::Ticks>::default(),
         Box::<claims::Claims>::default(),
         Box::<attempts::Attempts>::default(),

@@ -4,7 +4,7 @@
 use super::Run;
 use crate::sim::{
     Event,
-    worker::{LockKind, Operator, group},
+    worker::{LockKind, Operator, Rank, group},
 };
 use futures_util::future::join5;
 use quorate::env::WallTime;
@@ -13,6 +13,9 @@ use std::time::Duration;
 /// The longest time from the end of the last quarantine until there is a leader. The leases of crashed
 /// workers end no later than that quarantine.
 const LEADS_IN: Duration = Duration::from_millis(600);
+/// The longest time within which a preferred worker that does not lead has been healthy for long enough, was noticed by the
+/// leader, and leads.
+const HANDED_OVER_IN: Duration = Duration::from_secs(8);
 /// The longest time within which a new leader must catch up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The time for which the leader is observed after it has caught up.
@@ -112,6 +115,18 @@ impl Run {
         let group = group();
         let leader = || self.referee.leader(&group);
         self.watch("the group", began, until, leader).await;
+        let preferred = self.duties.iter().position(|duties| duties.rank == Rank::Preferred);
+        let until = match preferred {
+            Some(preferred) => {
+                let name = format!("w{preferred}");
+                let leads = || self.referee.leader_of(&group).filter(|(worker, _)| **worker == *name);
+                let token = || Some(leads()?.1);
+                self.watch("the preferred worker", began, until + HANDED_OVER_IN, token).await;
+                self.referee.count("the preferred worker leads");
+                until.max(self.truth.now())
+            }
+            None => until,
+        };
         // A leader that was elected during the quarantine may still lose its term, because of an earlier
         // fault. A leader that was elected after the quarantine may not.
         self.truth.reach(until).await;

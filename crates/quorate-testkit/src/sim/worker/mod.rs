@@ -21,6 +21,7 @@ mod limited;
 mod lock_kind;
 mod operator;
 mod pool;
+mod rank;
 mod read_write;
 mod replacer;
 mod shards;
@@ -37,6 +38,7 @@ pub(super) use leases::RESOURCES;
 pub(super) use lock_kind::LockKind;
 pub(super) use operator::{Operator, VALID_FOR};
 pub(super) use pool::{POOL, PoolSpec, pool_specs};
+pub(super) use rank::Rank;
 pub(super) use read_write::READ_WRITE;
 pub(super) use replacer::{ChangeState, Replacer};
 pub(super) use shards::ShardBook;
@@ -70,6 +72,8 @@ const LIMITED_SEEDS: u64 = 200;
 pub(super) struct Duties {
     /// The worker campaigns in the first group, and runs the group's jobs while it leads.
     pub(super) jobs: bool,
+    /// The rank of the worker among these candidates.
+    pub(super) rank: Rank,
     /// The worker handles messages.
     pub(super) claims: bool,
     /// The worker runs jobs of the second group, to which an operator sends requests.
@@ -107,6 +111,7 @@ impl Duties {
         all[WORKERS - 1].claims |= claims;
         let locks = LockKind::of(seed);
         all.iter_mut().for_each(|duties| duties.locks = locks);
+        Rank::draw(seed, &mut all);
         all
     }
 }
@@ -134,7 +139,7 @@ impl Worker {
             self.env.spawn(leases::work(worker, resource));
         }
         if duties.jobs {
-            self.env.spawn(leader::work(self.fork("leader")));
+            self.env.spawn(leader::work(self.fork("leader"), duties.rank));
             self.env.spawn(leader::ask_to_resign(self.fork("unseat")));
         }
         if duties.pool {
