@@ -123,6 +123,9 @@ pub(super) struct JobText {
     #[serde(alias = "timezone")]
     pub(super) zone: Option<Spanned<String>>,
     pub(super) dst: Option<Spanned<String>>,
+    pub(super) except: Option<Spanned<Vec<String>>>,
+    pub(super) from: Option<Spanned<String>>,
+    pub(super) until: Option<Spanned<String>>,
     pub(super) command: Option<Spanned<Vec<String>>>,
     pub(super) shell: Option<Spanned<String>>,
     pub(super) ok_exit_codes: Option<Spanned<Vec<Spanned<i64>>>>,
@@ -141,6 +144,7 @@ pub(super) struct JobText {
     pub(super) priority: Option<Spanned<i64>>,
     pub(super) history: Option<Spanned<i64>>,
     pub(super) expect_within: Option<Time>,
+    pub(super) pause_after_failures: Option<Spanned<i64>>,
     pub(super) ping: Option<Spanned<Secret<String>>>,
     pub(super) ping_file: Option<Spanned<PathBuf>>,
     pub(super) ping_on: Option<Spanned<Vec<Spanned<String>>>>,

@@ -100,6 +100,7 @@ fn every_key_is_read() {
         placement = "any-worker"
         priority = -2
         history = 7
+        pause_after_failures = 5
 
         [[job]]
         name = "often"
@@ -164,6 +165,7 @@ fn every_key_is_read() {
         placement: Placement::AnyWorker,
         priority: -2,
         expect_within: None,
+        pause_after_failures: Some(5),
         ping: None,
         history: 7,
     };
@@ -316,6 +318,18 @@ fn errors_name_line_key_value_and_fix() {
             &[":6: job \"n\" has dst `frist`, which is unknown; did you mean `first`?"],
         ),
         (job("every = \"1s\"\ndst = \"both\""), &[":6: job \"n\" has `every` and a `dst`", "remove the dst"]),
+        (
+            job("schedule = \"0 3 * * *\"\nexcept = [\"2027-12-25\", \"26.12.2027\"]"),
+            &[
+                ":6: job \"n\" has days that cannot be used: `except` \"26.12.2027\" is not a day",
+                "write it like 2027-12-25",
+            ],
+        ),
+        (
+            job("every = \"1h\"\nfrom = \"2027-02-01\"\nuntil = \"2027-01-01\""),
+            &[":7: job \"n\"", "`until` \"2027-01-01\" is before `from` 2027-02-01"],
+        ),
+        (job("delay = \"1s\"\nexcept = [\"2027-12-25\"]"), &[":6: job \"n\"", "a delay has no days"]),
         (job("delay = \"1s\"\nzone = \"UTC\""), &[":6: job \"n\" has `delay` and a `zone`"]),
         (
             job("every = \"1s\"\njitter = \"2s\""),

@@ -70,6 +70,9 @@ fn check_one(job: &Job) -> Result<(), ScheduleError> {
         let value = format!("{time:?} over ticks {gap:?} apart");
         return rule("expect_within", value, "make it no shorter than that, and no longer than ten years");
     }
+    if job.pause_after_failures == Some(0) {
+        return rule("pause_after_failures", "0 runs".to_owned(), "use 1 or more, or leave it out");
+    }
     if job.keep_output > OUTPUT_MAX {
         return rule("kept output", format!("{} bytes", job.keep_output), "keep at most 4096");
     }

@@ -45,6 +45,7 @@ pub struct Job {
     pub(super) history: usize,
     pub(super) keep_output: usize,
     pub(super) expect_within: Option<Duration>,
+    pub(super) pause_after_failures: Option<u32>,
     pub(super) on_alert: Option<AlertHook>,
     pub(super) handler: Handler,
 }
@@ -79,6 +80,7 @@ impl Job {
             history: HISTORY,
             keep_output: 0,
             expect_within: None,
+            pause_after_failures: None,
             on_alert: None,
             handler,
         }
@@ -165,8 +167,18 @@ impl Job {
         self
     }
 
+    /// Pauses the job after this number of runs in a row that failed, timed out or were lost. Each run counts once,
+    /// after its last [attempt](Job::retries). A success begins the count again, and so does the resumption of the job;
+    /// runs of a back-fill do not count. The pause lasts until the job is resumed, it is in the audit list, and
+    /// [`AlertKind::Paused`](crate::scheduler::AlertKind::Paused) reports it. Default never.
+    pub fn pause_after_failures(mut self, runs: u32) -> Self {
+        self.pause_after_failures = Some(runs);
+        self
+    }
+
     /// Reports changes of the job's condition to a function: the first failed run after a success, the first
-    /// success after that, and a job that becomes overdue ([`Job::expect_within`]).
+    /// success after that, a job that becomes overdue ([`Job::expect_within`]), and a job that the leader pauses
+    /// ([`Job::pause_after_failures`]).
     ///
     /// The leader stores each alert in the ledger, then calls the function, and removes the alert when the
     /// function's future completes. So each alert is reported at least once, and usually once: if the leader
@@ -212,6 +224,9 @@ impl Job {
         if let Some(time) = self.expect_within {
             rules += &format!("; expected within {time:?}");
         }
+        if let Some(runs) = self.pause_after_failures {
+            rules += &format!("; paused after {runs} failures in a row");
+        }
         rules
     }
 
@@ -230,6 +245,7 @@ impl Job {
             && (self.retries, self.priority) == (other.retries, other.priority)
             && (self.history, self.keep_output) == (other.history, other.keep_output)
             && self.expect_within == other.expect_within
+            && self.pause_after_failures == other.pause_after_failures
     }
 }
 

@@ -80,6 +80,8 @@ pub struct JobConfig {
     pub history: usize,
     /// The time within which the job is expected to succeed again.
     pub expect_within: Option<Duration>,
+    /// The number of failed runs in a row after which the leader pauses the job.
+    pub pause_after_failures: Option<u32>,
     /// The URL that the job pings.
     pub ping: Option<PingConfig>,
 }
@@ -105,6 +107,7 @@ impl fmt::Debug for JobConfig {
             .field("priority", &self.priority)
             .field("history", &self.history)
             .field("expect_within", &self.expect_within)
+            .field("pause_after_failures", &self.pause_after_failures)
             .field("ping", &self.ping)
             .finish()
     }
@@ -172,6 +175,10 @@ impl JobConfig {
             Some(time) => job.expect_within(time),
             None => job,
         };
+        let job = match self.pause_after_failures {
+            Some(runs) => job.pause_after_failures(runs),
+            None => job,
+        };
         match self.timeout {
             Some(timeout) => job.timeout(timeout),
             None => job,
@@ -231,6 +238,7 @@ impl JobCheck<'_> {
             placement: self.placement(),
             priority: self.priority()?,
             history: self.history()?,
+            pause_after_failures: self.pause_after_failures()?,
         })
     }
 

@@ -16,6 +16,8 @@ const HISTORY: usize = 100;
 /// The largest number of entries of a job's history. The limit is necessary because the history is read as a
 /// whole.
 const HISTORY_MAX: i64 = 10_000;
+/// The largest number of failed runs after which a job is paused.
+const FAILURES_MAX: i64 = 1_000;
 
 impl JobCheck<'_> {
     pub(super) fn jitter(&self, schedule: &Schedule) -> Result<Duration, ConfigError> {
@@ -78,6 +80,12 @@ impl JobCheck<'_> {
         let Some(written) = &self.written.history else { return Ok(HISTORY) };
         let number = self.number("history", written, 1, HISTORY_MAX)?;
         Ok(usize::try_from(number).unwrap_or(HISTORY))
+    }
+
+    pub(super) fn pause_after_failures(&self) -> Result<Option<u32>, ConfigError> {
+        let Some(written) = &self.written.pause_after_failures else { return Ok(None) };
+        let number = self.number("pause_after_failures", written, 1, FAILURES_MAX)?;
+        Ok(u32::try_from(number).ok())
     }
 
     fn number(&self, key: &str, written: &Spanned<i64>, least: i64, most: i64) -> Result<i64, ConfigError> {

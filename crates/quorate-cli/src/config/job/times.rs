@@ -2,16 +2,39 @@
 
 use super::JobCheck;
 use crate::{
-    config::{ConfigError, error::nearest, file::Time},
+    config::{
+        ConfigError,
+        error::nearest,
+        file::{JobText, Time},
+    },
     time,
 };
-use quorate::scheduler::{Cron, Dst, Schedule, at, delay, every};
+use quorate::scheduler::{Cron, Dst, InvalidSchedule, Schedule, at, delay, every};
 use std::{fmt, ops::Range};
 use toml::Spanned;
 
 impl JobCheck<'_> {
-    /// Returns the schedule. Exactly one of the keys for it must be present.
+    /// Returns the schedule, with the days that it leaves out.
     pub(super) fn schedule(&self) -> Result<Schedule, ConfigError> {
+        let JobText { except, from, until, .. } = self.written;
+        let wrong = |at: Range<usize>, error: InvalidSchedule| {
+            self.fail(at, &format!("has days that cannot be used: {error}"))
+        };
+        let mut schedule = self.on_any_day()?;
+        if let Some(days) = except {
+            schedule = schedule.except(days.as_ref()).map_err(|error| wrong(days.span(), error))?;
+        }
+        if let Some(day) = from {
+            schedule = schedule.from_day(day.as_ref()).map_err(|error| wrong(day.span(), error))?;
+        }
+        if let Some(day) = until {
+            schedule = schedule.until_day(day.as_ref()).map_err(|error| wrong(day.span(), error))?;
+        }
+        Ok(schedule)
+    }
+
+    /// Returns the schedule without these days. Exactly one of the keys for it must be present.
+    fn on_any_day(&self) -> Result<Schedule, ConfigError> {
         let written = self.written;
         let keys: [(&str, Option<Range<usize>>); 4] = [
             ("schedule", written.schedule.as_ref().map(Spanned::span)),

@@ -183,6 +183,7 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     }
     match facts.is_due(job, at) {
         Due::No => return facts.not_due(Some(at), job, ledger),
+        Due::LeftOut(why) => return facts.left_out(at, &why, job, ledger),
         Due::BeforeRegistration if ledger.history.first().is_some_and(|oldest| at < oldest.tick) => {
             return facts.older_than_the_history(at, job, ledger);
         }

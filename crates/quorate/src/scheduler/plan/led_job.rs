@@ -190,7 +190,8 @@ impl LedJob {
 
     /// Notes the end of a tick, `at`. Returns whether the row has changed.
     pub(in crate::scheduler) fn note_end(&mut self, end: &HistoryEntry, at: WallTime) -> bool {
-        self.row.note_end(end, at, self.job.on_alert.is_some())
+        let counted = self.job.pause_after_failures.is_some() && self.row.count_end(end);
+        self.row.note_end(end, at, self.job.on_alert.is_some()) || counted
     }
 
     /// Removes an alert that was reported. Returns whether the row has changed.

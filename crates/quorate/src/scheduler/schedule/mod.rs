@@ -5,6 +5,7 @@ mod cron;
 #[cfg(feature = "cron-crate")]
 mod cron_crate;
 mod crontab;
+mod days;
 mod delay;
 mod dst;
 mod error;

@@ -115,10 +115,12 @@ fn is_clock(state: &NodeState) -> bool {
 }
 
 /// The relation of a time to a job's schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Yes,
     No,
+    /// The schedule leaves out the day of the time, for this reason.
+    LeftOut(String),
     /// The time is a tick of the schedule, but the job's ticks count only from a later time.
     BeforeRegistration,
     /// The ledger does not contain the schedule.
@@ -134,7 +136,7 @@ impl JobFacts {
             false => schedule.next_after(at - Duration::from_micros(1)) == Some(at),
         };
         match is_tick {
-            false => Due::No,
+            false => schedule.left_out(at).map_or(Due::No, Due::LeftOut),
             true if at <= job.row.since && !schedule.is_after_end() => Due::BeforeRegistration,
             true => Due::Yes,
         }

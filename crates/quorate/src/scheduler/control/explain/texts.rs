@@ -231,6 +231,18 @@ impl JobFacts {
         Explanation { next: is_tick.or(after), ..self.answer(Reason::Schedule, at, text, evidence, &action) }
     }
 
+    /// Explains that the schedule leaves out the day of `at`.
+    pub(super) fn left_out(
+        &self,
+        at: WallTime,
+        why: &str,
+        job: &RegisteredJob,
+        ledger: &LedgerFacts,
+    ) -> Explanation {
+        let text = format!("it is not due at {}: {why}", self.time(at));
+        Explanation { text, ..self.not_due(Some(at), job, ledger) }
+    }
+
     /// Explains the tick by its entry in the history.
     pub(super) fn recorded(&self, at: WallTime, entry: &HistoryEntry) -> Explanation {
         let (reason, name) = (reason_of(entry), self.name());

@@ -57,6 +57,7 @@ impl Planner {
         if waiting > 0 {
             self.put_row(id, waiting);
         }
+        self.pause_if_failing(id, now);
         let any = !lost.is_empty();
         for run in lost {
             self.lose(&job, run, now);

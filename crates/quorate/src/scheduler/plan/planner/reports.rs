@@ -56,6 +56,7 @@ impl Planner {
     pub(super) fn report(&mut self, report: RunReport, now: WallTime) {
         if let Some(id) = self.table.id(&report.job.name) {
             self.change_row(id, |led| led.note_end(&report.entry, now));
+            self.pause_if_failing(id, now);
         }
         self.effects.push(Effect::Report(Box::new(report)));
     }
