@@ -162,6 +162,9 @@ fn lines(spec: &ScheduleSpec) -> Vec<String> {
         ScheduleSpec::At { micros } => {
             vec![format!("at = \"{}\"", rfc3339(WallTime::from_micros(*micros)))]
         }
+        ScheduleSpec::After { job, on } => {
+            vec![format!("after = {{ job = \"{job}\", on = \"{}\" }}", on.as_str())]
+        }
         ScheduleSpec::Days { of, except, from, until } => {
             let mut all = lines(of);
             if !except.is_empty() {

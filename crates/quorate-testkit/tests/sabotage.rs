@@ -169,6 +169,9 @@ const CASES: &[Case] = &[
     Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 300)
         .on("replace")
         .from(148),
+    // --- the rules of jobs ---
+    Case::worker("a concurrency key without its limit", &[Sabotage::KeyIgnored], "rules: ", 200),
+    Case::worker("an end that is followed again", &[Sabotage::FollowedAgain], "rules: ", 200),
     // --- freezes ---
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
         .from(210),

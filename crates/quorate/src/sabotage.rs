@@ -77,6 +77,10 @@ pub enum Sabotage {
     StartUnregistered,
     /// The leader enters a skipped tick in the history, and does not close the tick in the ledger.
     SkipsNotClosed,
+    /// The leader starts runs beyond the limit of their concurrency key.
+    KeyIgnored,
+    /// A new leader adds a run after each recorded end, also if the ledger has the record of this run.
+    FollowedAgain,
     /// A new leader does not take over the freeze of the group that an earlier leader stored.
     FreezeNotTakenOver,
     /// A leader does not end the freeze of the group at its end.

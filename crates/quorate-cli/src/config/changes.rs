@@ -81,6 +81,7 @@ impl Config {
             ("lease", self.lease != new.lease),
             ("election", self.election != new.election),
             ("max_running", self.max_running != new.max_running),
+            ("labels", self.labels != new.labels),
             ("http", self.http != new.http),
             ("serve", self.serve != new.serve),
             ("output", self.output != new.output),

@@ -32,8 +32,10 @@ pub struct Config {
     pub election: ElectionConfig,
     /// The group in which this worker is a candidate; required by `run`.
     pub group: Option<Arc<str>>,
-    /// The largest number of concurrent runs of all jobs; no limit if `None`.
+    /// The largest number of concurrent runs of all jobs on this worker; no limit if `None`.
     pub max_running: Option<usize>,
+    /// The labels of this worker.
+    pub labels: Vec<String>,
     /// The HTTP server; `None` if there is none.
     pub http: Option<HttpConfig>,
     /// The clients that `quorate serve` serves; `None` if there are none.
@@ -150,6 +152,7 @@ impl Validation<'_> {
             group: self.group()?,
             election: self.election()?,
             max_running: self.max_running()?,
+            labels: self.labels()?,
             http: self.http(flags)?,
             serve: self.serve(flags)?,
             output: self.output()?,

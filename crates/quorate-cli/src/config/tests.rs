@@ -97,7 +97,8 @@ fn every_key_is_read() {
         jitter = "5m"
         overlap = "cancel-old"
         retries = { attempts = 4, backoff = "2s", max_backoff = "9s" }
-        placement = "any-worker"
+        runs_on = { labels = ["eu"] }
+        concurrency = { key = "database", limit = 2 }
         priority = -2
         history = 7
         pause_after_failures = 5
@@ -163,6 +164,8 @@ fn every_key_is_read() {
         overlap: Overlap::CancelOld,
         retries: Retry::new(4).backoff(Duration::from_secs(2), Duration::from_secs(9)),
         placement: Placement::AnyWorker,
+        labels: vec!["eu".to_owned()],
+        concurrency: Some(("database".to_owned(), 2)),
         priority: -2,
         expect_within: None,
         pause_after_failures: Some(5),
@@ -348,8 +351,8 @@ fn errors_name_line_key_value_and_fix() {
             &[":6: overlap `cancel` is unknown; use skip, queue, cancel-old, allow"],
         ),
         (
-            job("every = \"1s\"\nplacement = \"any-wroker\""),
-            &[":6: placement `any-wroker` is unknown; did you mean `any-worker`?"],
+            job("every = \"1s\"\nruns_on = \"all\""),
+            &[":6: job \"n\" has runs_on \"all\", which is unknown; use \"leader\", \"any\" or { labels = "],
         ),
         (
             job("every = \"1s\"\nretries = { attempts = 0 }"),

@@ -122,7 +122,7 @@ impl Daemon {
         let guard = Guard::new(lease.ttl, lease.step_down_grace);
         let election = Election::new(quorum, group).ttl(lease.ttl).step_down_grace(lease.step_down_grace);
         let election = config.election.apply(election.renew_while_beating(&heartbeat));
-        let scheduler = Scheduler::on(&election);
+        let scheduler = Scheduler::on(&election).labels(&config.labels);
         let scheduler = match config.max_running {
             Some(most) => scheduler.max_running(most),
             None => scheduler,

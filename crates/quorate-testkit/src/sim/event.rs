@@ -153,6 +153,8 @@ pub enum Event<'a> {
         /// The way in which the run ended.
         end: RunEnd,
     },
+    /// A step of a run of the third group.
+    Ruled(&'a RuleRun),
     /// The operator is about to send a request.
     Asked(&'a Asked),
     /// The operator received the result of its request, or stopped waiting for it.
@@ -357,6 +359,33 @@ impl Belief {
     pub fn is_freed_by_force(&self) -> bool {
         self.forced.freed_at.is_some_and(|at| self.sent <= at)
     }
+}
+
+/// A step of a run of the third group, whose jobs share a concurrency key or follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleRun {
+    /// The worker.
+    pub worker: Arc<str>,
+    /// The job's name.
+    pub job: &'static str,
+    /// The tick of the run.
+    pub tick: WallTime,
+    /// The step.
+    pub step: RuleStep,
+}
+
+/// The steps of a run of the third group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleStep {
+    /// A run with the key begins. `beside` has the true times at which the active runs with the key began that are judged.
+    Begins {
+        /// The times.
+        beside: Vec<Duration>,
+    },
+    /// A run that follows another one begins.
+    Follows,
+    /// The handler is about to return `Ok`.
+    Done,
 }
 
 /// A worker that waits for a lock in its queue, in the fault-free phase.

@@ -15,7 +15,7 @@ pub use request_id::RequestId;
 
 use crate::scheduler::{
     alert::{AlertHook, JobAlert},
-    policy::{Delivery, Jitter, Misfire, Overlap, Placement, Retry},
+    policy::{Concurrency, Delivery, Jitter, Labels, Misfire, Overlap, Placement, Retry},
     schedule::Schedule,
 };
 use futures_util::{FutureExt, future::BoxFuture};
@@ -41,6 +41,8 @@ pub struct Job {
     pub(super) jitter: Duration,
     pub(super) timeout: Option<Duration>,
     pub(super) retries: Retry,
+    pub(super) labels: Labels,
+    pub(super) concurrency: Option<Concurrency>,
     pub(super) priority: i32,
     pub(super) history: usize,
     pub(super) keep_output: usize,
@@ -76,6 +78,8 @@ impl Job {
             jitter: Duration::ZERO,
             timeout: None,
             retries: Retry::NONE,
+            labels: Labels::default(),
+            concurrency: None,
             priority: 0,
             history: HISTORY,
             keep_output: 0,
@@ -110,6 +114,25 @@ impl Job {
     /// Sets which workers may run the job's ticks. By default only the leader runs them.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
+        self
+    }
+
+    /// Lets only workers with all of these [labels](crate::scheduler::Scheduler::labels) run the job's ticks. Sets the
+    /// placement to [`Placement::AnyWorker`]. If no live worker has the labels, the runs wait.
+    pub fn on_workers_with(mut self, labels: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        self.labels = Labels::new(labels);
+        self.placement(Placement::AnyWorker)
+    }
+
+    /// Limits the active runs of all jobs of the group that have the same key to `limit`, on all workers together. Further
+    /// runs wait, those of the jobs with the highest priority first. All jobs with a key must have the same limit.
+    ///
+    /// The leader decides when it starts a run, or gives it to a worker: a run counts from then until its end is recorded. So
+    /// a run of a job with a key is not opened ahead of its tick. The limit is as the leader knows it: if a majority of the
+    /// nodes has forgotten, runs of before may still be active beside it, for at most one TTL. A tick that waits
+    /// for longer than its misfire window is skipped. Default no limit.
+    pub fn concurrency(mut self, key: &str, limit: usize) -> Self {
+        self.concurrency = Some(Concurrency { key: key.into(), limit });
         self
     }
 
@@ -209,6 +232,12 @@ impl Job {
     pub fn rules(&self) -> String {
         let Self { misfire, overlap, delivery, placement, .. } = self;
         let mut rules = format!("{delivery}; misfire {misfire}; overlap {overlap}; on {placement}");
+        if !self.labels.is_empty() {
+            rules += &format!(" with labels {}", self.labels);
+        }
+        if let Some(concurrency) = &self.concurrency {
+            rules += &format!("; {concurrency}");
+        }
         if !self.jitter.is_zero() {
             rules += &format!("; jitter {:?}", self.jitter);
         }
@@ -246,6 +275,7 @@ impl Job {
             && (self.history, self.keep_output) == (other.history, other.keep_output)
             && self.expect_within == other.expect_within
             && self.pause_after_failures == other.pause_after_failures
+            && (&self.labels, &self.concurrency) == (&other.labels, &other.concurrency)
     }
 }
 

@@ -29,6 +29,7 @@ mod readers;
 mod release;
 mod requests;
 mod reservations;
+mod rules;
 mod runs;
 mod shards;
 mod slots;
@@ -86,6 +87,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<dead_letters::DeadLetters>::default(),
         Box::<node_sets::NodeSets>::default(),
         Box::<runs::Runs>::default(),
+        Box::<rules::Rules>::default(),
         Box::<requests::Requests>::default(),
         Box::<freezes::Freezes>::default(),
         Box::<histories::Histories>::default(),

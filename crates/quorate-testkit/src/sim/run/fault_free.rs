@@ -6,7 +6,7 @@ use crate::sim::{
     Event,
     worker::{LockKind, Operator, Rank, group},
 };
-use futures_util::future::join5;
+use futures_util::future::{join, join4};
 use quorate::env::WallTime;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The longest time within which each shard has an owner and the shares are equal. Before, a worker with another number of
 /// shards leaves, after up to 9 s.
 const SHARED_IN: Duration = Duration::from_secs(14);
+/// The longest time within which a run of the third group follows another one.
+const FOLLOWED_IN: Duration = Duration::from_secs(7);
 /// The time for which the second group is observed after it has caught up.
 const SETTLED_FOR: Duration = Duration::from_millis(2_500);
 /// The longest time within which the consumers must complete every message.
@@ -45,8 +47,9 @@ impl Run {
     /// faults, or `None` if this run has no second group.
     pub(super) async fn run_fault_free_phase(&mut self) -> Option<(WallTime, WallTime)> {
         let has_shards = self.duties[0].locks == Some(LockKind::Shards);
-        let works =
-            self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool || duties.limited);
+        let has_rules = self.duties.iter().any(|duties| duties.rules);
+        let works = has_rules
+            || self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool || duties.limited);
         if !works && !has_shards {
             return None;
         }
@@ -77,6 +80,13 @@ impl Run {
             let until = (usable + RESUMED_IN).max(began + LIFTED_IN);
             Some(self.watch_pool(operator, began, until).await)
         };
+        let rules = async {
+            if has_rules {
+                let followed = || self.outside.rules.followed_since(usable).then_some(0);
+                self.watch("a job that follows another", began, usable + FOLLOWED_IN, followed).await;
+                self.referee.count("rules followed");
+            }
+        };
         let shards = async {
             if has_shards {
                 let balanced = || self.outside.shards.is_balanced(&self.referee).then_some(0);
@@ -84,7 +94,7 @@ impl Run {
                 self.referee.count("shards balanced");
             }
         };
-        join5(jobs, messages, limited, shards, pool).await.4
+        join(join(shards, rules), join4(jobs, messages, limited, pool)).await.1.3
     }
 
     /// Waits until the operator has lifted all pauses and the workers have caught up. Then observes the second

@@ -24,6 +24,7 @@ mod pool;
 mod rank;
 mod read_write;
 mod replacer;
+mod rules;
 mod shards;
 mod sink;
 mod slots;
@@ -41,6 +42,7 @@ pub(super) use pool::{POOL, PoolSpec, pool_specs};
 pub(super) use rank::Rank;
 pub(super) use read_write::READ_WRITE;
 pub(super) use replacer::{ChangeState, Replacer};
+pub(super) use rules::{DoneTicks, FIRST, KEY_LIMIT, NEXT, RULES, RuleBook};
 pub(super) use shards::ShardBook;
 pub(super) use sink::Sinks;
 pub(super) use slots::{SLOTS, SLOTS_NAME};
@@ -59,6 +61,8 @@ pub(super) struct Outside {
     pub(super) limited: Inbox,
     /// The works on shards.
     pub(super) shards: ShardBook,
+    /// The runs of the third group.
+    pub(super) rules: RuleBook,
 }
 
 /// The number of seeds in a thousand in which the workers run the second group.
@@ -78,6 +82,8 @@ pub(super) struct Duties {
     pub(super) claims: bool,
     /// The worker runs jobs of the second group, to which an operator sends requests.
     pub(super) pool: bool,
+    /// The worker runs jobs of the third group, which share a concurrency key or follow each other.
+    pub(super) rules: bool,
     /// The worker competes for locks of this kind, as all workers do.
     pub(super) locks: Option<LockKind>,
     /// The worker handles messages that have an attempt limit.
@@ -112,6 +118,7 @@ impl Duties {
         let locks = LockKind::of(seed);
         all.iter_mut().for_each(|duties| duties.locks = locks);
         Rank::draw(seed, &mut all);
+        all.iter_mut().zip(rules::draw(seed)).for_each(|(duties, rules)| duties.rules = rules);
         all
     }
 }
@@ -144,6 +151,9 @@ impl Worker {
         }
         if duties.pool {
             self.env.spawn(pool::work(self.fork("pool")));
+        }
+        if duties.rules {
+            self.env.spawn(rules::work(self.fork("rules")));
         }
         if let Some(kind) = duties.locks {
             kind.start(&self);

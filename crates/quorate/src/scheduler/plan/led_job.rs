@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+mod follow;
 mod pause;
 mod start;
 mod takeover;
@@ -30,6 +31,7 @@ pub(super) use pause::{EndedPause, is_before};
 #[cfg(test)]
 pub(super) use takeover::unfinished;
 pub(super) use takeover::{FoundJob, RemovedJob, find};
+pub(super) use ticks::DueDecisions;
 
 /// The number of interruptions in one term after which a run still starts again at once. After each further
 /// interruption, the run waits for a pause first.

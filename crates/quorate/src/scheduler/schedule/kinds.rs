@@ -1,6 +1,7 @@
 use crate::{
     env::WallTime,
     scheduler::schedule::{
+        after::{After, AfterEnd},
         at::At,
         cron::Cron,
         days::Days,
@@ -40,6 +41,7 @@ pub(super) enum Kind {
     Cron(Cron),
     Delay(Delay),
     At(At),
+    After(After),
     Custom(GuardedTimetable),
 }
 
@@ -73,7 +75,31 @@ pub const fn at(moment: WallTime) -> Schedule {
     Schedule::of(Kind::At(At(moment)))
 }
 
+/// Returns a schedule with a tick after each run of `job` that ends as `on` says. `job` is a job of the same group.
+///
+/// The run gets the tick of the run that it follows: the time at which that was due, or was requested. The ledger records
+/// it under this tick, so that there is one run for each end, also if the leader changes in between. While the job is
+/// paused, ends get no run. Runs of a back-fill are followed by none. Jobs that follow each other in a circle are refused.
+///
+/// ```
+/// use quorate::scheduler::{AfterEnd, Job, after};
+///
+/// let load = Job::new("load", after("extract", AfterEnd::Success), |_run| async { Ok::<(), String>(()) });
+/// assert_eq!(load.schedule().to_string(), "after each success of \"extract\"");
+/// ```
+pub fn after(job: &str, on: AfterEnd) -> Schedule {
+    Schedule::of(Kind::After(After { job: job.into(), on }))
+}
+
 impl Schedule {
+    /// Returns the job whose ends this schedule follows, if it does.
+    pub(in crate::scheduler) fn follows(&self) -> Option<&After> {
+        match &self.kind {
+            Kind::After(after) => Some(after),
+            _ => None,
+        }
+    }
+
     pub(super) const fn of(kind: Kind) -> Self {
         Self { kind, days: None }
     }
@@ -122,6 +148,7 @@ impl Schedule {
         let kind = match self.kind {
             Kind::Delay(_) => "delay",
             Kind::At(_) => "single time (`at`)",
+            Kind::After(_) => "job that runs after another",
             Kind::Every(_) | Kind::Cron(_) | Kind::Custom(_) => {
                 change(Arc::make_mut(self.days.get_or_insert_default()))?;
                 self.days = self.days.filter(|days| **days != Days::default());
@@ -164,6 +191,7 @@ impl Schedule {
             Kind::Cron(cron) => cron.next_after(after),
             Kind::Delay(delay) => delay.next_after_end(after),
             Kind::At(at) => at.next_after(after),
+            Kind::After(_) => None,
             Kind::Custom(custom) => custom.next_after(after),
         }
     }
@@ -210,7 +238,7 @@ impl Schedule {
         match &self.kind {
             Kind::Every(every) => Some(every.period()),
             Kind::Delay(delay) => Some(delay.time()),
-            Kind::Cron(_) | Kind::At(_) | Kind::Custom(_) => None,
+            Kind::Cron(_) | Kind::At(_) | Kind::After(_) | Kind::Custom(_) => None,
         }
     }
 
@@ -257,6 +285,7 @@ impl Schedule {
             Kind::Every(every) => every.period(),
             Kind::Delay(delay) => delay.time(),
             Kind::At(_) => Duration::from_secs(24 * 3600),
+            Kind::After(_) => Duration::from_secs(60),
             Kind::Cron(_) | Kind::Custom(_) => {
                 let any_day = Self::of(self.kind.clone());
                 let ticks: Vec<WallTime> = any_day.upcoming(SAMPLE_FROM, SAMPLE).collect();
@@ -275,7 +304,7 @@ impl Schedule {
         let gap = match &self.kind {
             Kind::Every(every) => every.period(),
             Kind::Delay(delay) => delay.time(),
-            Kind::Cron(_) | Kind::At(_) => Duration::from_secs(1),
+            Kind::Cron(_) | Kind::At(_) | Kind::After(_) => Duration::from_secs(1),
             Kind::Custom(_) => {
                 let fits = |gap: &Duration| {
                     let from = until - *gap * gaps;
@@ -317,6 +346,7 @@ impl fmt::Display for Schedule {
             Kind::Cron(cron) => cron.fmt(f),
             Kind::Delay(delay) => delay.fmt(f),
             Kind::At(at) => at.fmt(f),
+            Kind::After(after) => after.fmt(f),
             Kind::Custom(custom) => custom.fmt(f),
         }?;
         self.days.iter().try_for_each(|days| days.fmt(f))

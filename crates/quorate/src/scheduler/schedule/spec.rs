@@ -1,13 +1,14 @@
 use crate::{
     env::WallTime,
     scheduler::schedule::{
+        after::AfterEnd,
         cron::Cron,
         days::Days,
         delay::Delay,
         dst::Dst,
         error::InvalidSchedule,
         every::Every,
-        kinds::{Kind, Schedule, at},
+        kinds::{Kind, Schedule, after, at},
     },
 };
 use jiff::civil::Date;
@@ -49,6 +50,13 @@ pub enum ScheduleSpec {
     At {
         /// The time of the tick, in microseconds since the Unix epoch.
         micros: u64,
+    },
+    /// A schedule that [`after`] returns.
+    After {
+        /// The job that it follows.
+        job: Arc<str>,
+        /// The ends that it follows.
+        on: AfterEnd,
     },
     /// A schedule with ticks on some days only.
     Days {
@@ -110,6 +118,7 @@ impl Schedule {
             },
             Kind::Delay(delay) => ScheduleSpec::Delay { micros: micros(delay.time()) },
             Kind::At(at) => ScheduleSpec::At { micros: at.0.as_micros() },
+            Kind::After(of) => ScheduleSpec::After { job: Arc::clone(&of.job), on: of.on },
             Kind::Custom(_) => return None,
         })
     }
@@ -129,6 +138,7 @@ impl Schedule {
                 Self::of(Kind::Delay(Delay::new(Duration::from_micros(*micros))?))
             }
             ScheduleSpec::At { micros } => at(WallTime::from_micros(*micros)),
+            ScheduleSpec::After { job, on } => after(job, *on),
             ScheduleSpec::Days { of, except, from, until } => {
                 let mut schedule = Self::from_spec(of)?.except(except)?;
                 if let Some(from) = from {

@@ -38,6 +38,7 @@ impl Schedule {
                 )
             }
             Kind::At(at) => format!("once, at {}", Zone::UTC.format(at.0)),
+            Kind::After(after) => after.to_string(),
             Kind::Cron(cron) => crontab::words(cron.text()).unwrap_or_else(|| cron.text().to_owned()),
             Kind::Custom(custom) => custom.to_string(),
         }

@@ -42,6 +42,8 @@ pub(in crate::scheduler::control) struct LedgerFacts {
     /// If the job is unknown, the most similar name of another job.
     pub(in crate::scheduler::control) nearest: Option<Arc<str>>,
     pub(in crate::scheduler::control) others: usize,
+    /// The active runs of all jobs with the concurrency key of the job, each with its job and its worker.
+    pub(in crate::scheduler::control) holders: Vec<(Arc<str>, Arc<str>)>,
     /// The entries of the job's history, oldest first.
     pub(in crate::scheduler::control) history: Vec<HistoryEntry>,
 }

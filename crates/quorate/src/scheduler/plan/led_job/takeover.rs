@@ -248,6 +248,7 @@ mod tests {
             delivery: Delivery::AtMostOnce,
             cause,
             term: FencingToken::new(3),
+            labels: Default::default(),
             state: None,
             cancel: None,
             token: FencingToken::new(1),

@@ -63,7 +63,9 @@ impl Planner {
 
     /// Closes a run of an earlier leader as lost, and reports that.
     pub(super) fn lose(&mut self, job: &Arc<Job>, run: PendingRun, now: WallTime) {
+        let at = run.at;
         let report = self.reporter.lost(job, run);
+        self.follow(&report.entry, at, now);
         self.report(report, now);
     }
 
