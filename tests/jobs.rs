@@ -44,7 +44,7 @@ timeout = "300ms"
 [[job]]
 name = "shared"
 every = "500ms"
-placement = "any-worker"
+runs_on = "any"
 misfire = { rule = "skip" }
 shell = "echo $QUORATE_TICK $QUORATE_FENCING_TOKEN >> shared; sleep 0.3"
 "#;

@@ -47,7 +47,7 @@ pub(super) const PIECES: &[&str] = &[
     "jitter = \"1s\"\n",
     "jitter = \"584542046090y\"\n",
     "overlap = \"skip\"\n",
-    "placement = \"any-worker\"\n",
+    "runs_on = \"any\"\n",
     "retries = { attempts = 3, backoff = \"1s\", max_backoff = \"1m\" }\n",
     "retries = { attempts = 9223372036854775807 }\n",
     "priority = -2147483648\n",

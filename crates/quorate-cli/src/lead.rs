@@ -28,6 +28,12 @@ use tokio_util::sync::CancellationToken;
 pub(crate) async fn lead(args: &LeadArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
     let group = failures::group(args.group.as_deref(), config)?;
     refuse_jobs(group, config)?;
+    if config.election.never_lead {
+        let text =
+            "`quorate lead` only leads, and the file has never_lead = true in `election`; remove the key";
+        let file = config.file.as_deref().map(|file| format!("{}: ", file.display())).unwrap_or_default();
+        return Err(Failure::new(CONFIG, format!("{file}{text}")));
+    }
     let Some(http) = &config.http else {
         let text = "no address to answer on; give --listen 127.0.0.1:9640, or http.listen in the file";
         return Err(Failure::new(CONFIG, text));
@@ -43,6 +49,7 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config, otlp: Option<Otlp>) -
         .ttl(config.lease.ttl)
         .step_down_grace(config.lease.step_down_grace)
         .renew_while_beating(&heartbeat);
+    let election = config.election.apply(election);
     election.observe().map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
     begin::announce(config, Some(group), None);
     if !config.notify.is_empty() {

@@ -67,6 +67,8 @@ struct Now {
 struct LeaderNow {
     worker: String,
     term: Option<u64>,
+    /// The priority of the worker among the candidates. `null` if the beginning of its term is not recorded.
+    priority: Option<u32>,
     /// The time for which it leads if its lease is not extended again.
     remaining_ms: Option<u64>,
 }
@@ -75,7 +77,9 @@ struct LeaderNow {
 pub(crate) async fn show(args: &LeaderShowArgs, config: &Config) -> Result<u8, Failure> {
     let group = failures::group(args.group.group.as_deref(), config)?;
     let quorum = connect::looking(config).await?;
-    let found = observer(&quorum, group)?.leader().await;
+    let mut observer = observer(&quorum, group)?;
+    let found = observer.leader().await;
+    let terms = observer.history(usize::MAX).await.unwrap_or_default();
     let nodes = quorum.nodes();
     quorum.close().await;
     let leader = found.map_err(|error| connect::no_quorum("cannot read the leader of the group", &error))?;
@@ -84,30 +88,36 @@ pub(crate) async fn show(args: &LeaderShowArgs, config: &Config) -> Result<u8, F
         let why = connect::explain(&nodes);
         return Err(Failure::new(NO_QUORUM, format!("cannot read the leader of the group: {why}")));
     }
-    let page = Now { group: plain(group, NAME_MAX), leader: leader.as_ref().map(LeaderNow::new) };
+    let page = Now {
+        group: plain(group, NAME_MAX),
+        leader: leader.as_ref().map(|leader| LeaderNow::new(leader, &terms)),
+    };
     show::print_page(args.group.json, &page, || page.for_people())?;
     Ok(if page.leader.is_some() { 0 } else { NOT_FOUND })
 }
 
 impl Now {
     fn for_people(&self) -> String {
-        let Some(LeaderNow { worker, term, remaining_ms }) = &self.leader else {
+        let Some(LeaderNow { worker, term, priority, remaining_ms }) = &self.leader else {
             return format!("{}: no worker leads\n", self.group);
         };
         let term = term.map_or_else(String::new, |term| format!(" in term {term}"));
+        let priority = priority.filter(|priority| *priority > 0);
+        let priority = priority.map_or_else(String::new, |priority| format!(" with priority {priority}"));
         let lease = remaining_ms.map_or_else(String::new, |ms| {
             format!("; its lease lasts {}", humantime::format_duration(Duration::from_millis(ms)))
         });
-        format!("{}: {worker} leads{term}{lease}\n", self.group)
+        format!("{}: {worker} leads{term}{priority}{lease}\n", self.group)
     }
 }
 
 impl LeaderNow {
-    fn new(leader: &Leader) -> Self {
+    fn new(leader: &Leader, terms: &[PastTerm]) -> Self {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             worker: plain(&leader.worker, NAME_MAX),
             term: leader.term.map(FencingToken::get),
+            priority: terms.iter().find(|past| Some(past.term) == leader.term).map(|past| past.priority),
             remaining_ms: leader.remaining.map(millis),
         }
     }

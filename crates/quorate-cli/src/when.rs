@@ -5,7 +5,7 @@ use quorate::{
     env::{Env, WallTime},
     internals::{OffsetChange, OffsetEffect, ScheduleSpec},
     plain::plain,
-    scheduler::{Cron, Dst, Schedule, Zone},
+    scheduler::{Cron, Dst, InvalidSchedule, Schedule, Zone},
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -64,6 +64,21 @@ pub(crate) fn when(args: &WhenArgs) -> Result<u8, Failure> {
 
 /// Returns the schedule in the zone and under the rule of the arguments.
 fn in_zone(args: &WhenArgs, zone: &Zone) -> Result<Schedule, Failure> {
+    let invalid = |error: InvalidSchedule| Failure::new(crate::exit::CONFIG, error);
+    let mut schedule = on_any_day(args, zone)?;
+    if !args.except.is_empty() {
+        schedule = schedule.except(&args.except).map_err(invalid)?;
+    }
+    if let Some(day) = &args.first_day {
+        schedule = schedule.from_day(day).map_err(invalid)?;
+    }
+    if let Some(day) = &args.last_day {
+        schedule = schedule.until_day(day).map_err(invalid)?;
+    }
+    Ok(schedule)
+}
+
+fn on_any_day(args: &WhenArgs, zone: &Zone) -> Result<Schedule, Failure> {
     match args.schedule.spec() {
         Some(ScheduleSpec::Cron { line, .. }) => {
             let cron = Cron::parse(&line).map_err(|error| Failure::new(crate::exit::CONFIG, error))?;
@@ -126,22 +141,39 @@ impl Page {
 
 /// Returns the lines of the configuration file for the schedule.
 fn config(schedule: &Schedule) -> Vec<String> {
+    schedule.spec().map_or_else(Vec::new, |spec| lines(&spec))
+}
+
+fn lines(spec: &ScheduleSpec) -> Vec<String> {
     let span = |micros| humantime::format_duration(Duration::from_micros(micros)).to_string();
-    match schedule.spec() {
-        Some(ScheduleSpec::Cron { line, zone, dst }) => {
+    match spec {
+        ScheduleSpec::Cron { line, zone, dst } => {
             let mut lines = vec![format!("schedule = \"{line}\"")];
-            if &*zone != Zone::UTC.name() {
+            if **zone != *Zone::UTC.name() {
                 lines.push(format!("zone = \"{zone}\""));
             }
-            if *dst != *Dst::default().name() {
+            if **dst != *Dst::default().name() {
                 lines.push(format!("dst = \"{dst}\""));
             }
             lines
         }
-        Some(ScheduleSpec::Every { micros }) => vec![format!("every = \"{}\"", span(micros))],
-        Some(ScheduleSpec::Delay { micros }) => vec![format!("delay = \"{}\"", span(micros))],
-        Some(ScheduleSpec::At { micros }) => {
-            vec![format!("at = \"{}\"", rfc3339(WallTime::from_micros(micros)))]
+        ScheduleSpec::Every { micros } => vec![format!("every = \"{}\"", span(*micros))],
+        ScheduleSpec::Delay { micros } => vec![format!("delay = \"{}\"", span(*micros))],
+        ScheduleSpec::At { micros } => {
+            vec![format!("at = \"{}\"", rfc3339(WallTime::from_micros(*micros)))]
+        }
+        ScheduleSpec::After { job, on } => {
+            vec![format!("after = {{ job = \"{job}\", on = \"{}\" }}", on.as_str())]
+        }
+        ScheduleSpec::Days { of, except, from, until } => {
+            let mut all = lines(of);
+            if !except.is_empty() {
+                let days: Vec<String> = except.iter().map(|day| format!("\"{day}\"")).collect();
+                all.push(format!("except = [{}]", days.join(", ")));
+            }
+            all.extend(from.iter().map(|day| format!("from = \"{day}\"")));
+            all.extend(until.iter().map(|day| format!("until = \"{day}\"")));
+            all
         }
         _ => Vec::new(),
     }

@@ -69,7 +69,7 @@ impl Terms {
 impl fmt::Display for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the group {:?} has had {} terms", self.group, self.terms.len())?;
-        for PastTerm { term, holder, began, end } in &self.terms {
+        for PastTerm { term, holder, began, end, .. } in &self.terms {
             write!(f, "\n  {term} of {holder} from {began}")?;
             if let Some(end) = end {
                 write!(f, " until {} ({:?} {})", end.at, end.cause, end.reason)?;

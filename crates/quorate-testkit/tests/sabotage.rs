@@ -134,6 +134,7 @@ const CASES: &[Case] = &[
     Case::worker("a lease outlives its release", &[Sabotage::LeaseOutlivesRelease], "exclusion", 20),
     Case::node("a free lock set again after later grants", NodeFault::Reviving, "finality", 20).on("forced"),
     Case::node("an extension does not lengthen", NodeFault::Shortening, "backing", 20),
+    Case::worker("a worker that never leads campaigns", &[Sabotage::NeverLeadIgnored], "ranks", 100).from(20),
     // --- votes ---
     Case::node("a node that forgot keeps its vote", NodeFault::Forgetful, "exclusion", 60)
         .on("crashes")
@@ -168,6 +169,9 @@ const CASES: &[Case] = &[
     Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 300)
         .on("replace")
         .from(148),
+    // --- the rules of jobs ---
+    Case::worker("a concurrency key without its limit", &[Sabotage::KeyIgnored], "rules: ", 200),
+    Case::worker("an end that is followed again", &[Sabotage::FollowedAgain], "rules: ", 200),
     // --- freezes ---
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
         .from(210),

@@ -44,6 +44,8 @@ pub enum Sabotage {
     LeaseOutlivesRelease,
     /// A leader that resigns releases its lease before the tasks of its term have ended.
     WorkOutlivesTerm,
+    /// A worker that never leads campaigns like any other.
+    NeverLeadIgnored,
     /// The worker extends a lease once more after it has asked the nodes to reserve it for a successor.
     ExtendedAfterTransfer,
 
@@ -75,6 +77,10 @@ pub enum Sabotage {
     StartUnregistered,
     /// The leader enters a skipped tick in the history, and does not close the tick in the ledger.
     SkipsNotClosed,
+    /// The leader starts runs beyond the limit of their concurrency key.
+    KeyIgnored,
+    /// A new leader adds a run after each recorded end, also if the ledger has the record of this run.
+    FollowedAgain,
     /// A new leader does not take over the freeze of the group that an earlier leader stored.
     FreezeNotTakenOver,
     /// A leader does not end the freeze of the group at its end.

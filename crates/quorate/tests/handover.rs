@@ -309,6 +309,64 @@ async fn of_two_candidates_the_one_without_a_delay_leads() {
 }
 
 #[tokio::test]
+async fn a_preferred_candidate_takes_the_lead_once_it_has_been_healthy() {
+    let nodes = nodes();
+    let mut usual = run(candidate("usual", &nodes).priority(5));
+    let first = usual.elected().await;
+    let equal = run(candidate("equal", &nodes).priority(5).take_over_after(SECOND / 4));
+    usual.election.quorum().env().sleep(2 * SECOND).await;
+    assert_eq!(usual.election.term().map(|term| term.unchecked_token()), Some(first), "equals stay");
+    let mut preferred = run(candidate("preferred", &nodes).priority(10).take_over_after(SECOND));
+    let (env, began) = (preferred.election.quorum().env().clone(), preferred.election.quorum().env().now());
+    let second = preferred.elected().await;
+    assert!(second > first && began.until(env.now()) >= SECOND, "not before it has been healthy for so long");
+    let (before, _) = usual.until(|event| *event == ElectionEvent::Resigned(first)).await;
+    let handed = ElectionEvent::HandedOver { term: first, reserved: true };
+    assert_eq!(before, [ElectionEvent::AskedToResign(first), ElectionEvent::StepDown(first), handed]);
+    let terms = preferred.election.observe().expect("a name").history(9).await.expect("a majority");
+    let of_term = |term| terms.iter().find(|past| past.term == term).map(|past| past.priority);
+    assert_eq!((of_term(first), of_term(second)), (Some(5), Some(10)));
+    for one in [usual, equal, preferred] {
+        one.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_leader_that_allows_no_remote_resign_hands_nothing_over() {
+    let nodes = nodes();
+    let mut usual = run(candidate("usual", &nodes).allow_remote_resign(false));
+    let first = usual.elected().await;
+    let preferred = run(candidate("preferred", &nodes).priority(1).take_over_after(SECOND / 4));
+    usual.election.quorum().env().sleep(2 * SECOND).await;
+    assert!(usual.election.term().is_some_and(|term| term.unchecked_token() == first && term.is_valid()));
+    for one in [usual, preferred] {
+        one.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_candidate_that_never_leads_follows_the_leader() {
+    let nodes = nodes();
+    let never = run(candidate("never", &nodes).never_lead());
+    let env = never.election.quorum().env().clone();
+    env.sleep(SECOND).await;
+    assert!(!never.election.is_leader() && never.election.leader().is_none(), "there is no other candidate");
+    let mut usual = run(candidate("usual", &nodes));
+    usual.elected().await;
+    let followed = async {
+        while never.election.leader().is_none_or(|leader| &*leader.worker != "usual") {
+            env.sleep(SECOND / 20).await;
+        }
+    };
+    env.before(env.now() + 20 * SECOND, followed).await.expect("it looks at the leader");
+    usual.end().await;
+    env.sleep(SECOND).await;
+    assert!(never.election.term().is_none());
+    never.election.quorum().close().await;
+    never.campaign.await.expect_err("the quorum is closed, and the campaign was stopped with it");
+}
+
+#[tokio::test]
 async fn a_forced_release_applies_to_the_observed_holder_only() {
     let nodes = nodes();
     let (a, outside) = (quorum("a", &nodes), quorum("operator", &nodes));

@@ -11,6 +11,7 @@ Examples:
   quorate when \"0 3 * * *\" --zone Europe/Kyiv
   quorate when \"*/10 9-17 * * mon-fri\" --count 10
   quorate when \"30 2 L * *\" --zone America/New_York --dst skip --from 2027-03-01T00:00:00Z
+  quorate when \"0 6 * * *\" --zone Europe/Kyiv --except 2027-12-25,2027-12-26
   quorate when \"@every 90s\" --json
 
 SCHEDULE is a cron line of 5 fields (minute hour day-of-month month day-of-week),
@@ -32,6 +33,15 @@ pub(crate) struct WhenArgs {
     /// The rule for local times that the clock skips or repeats: vixie, skip, first or both [default: vixie]
     #[arg(long, value_name = "RULE", value_parser = dst)]
     pub(crate) dst: Option<Dst>,
+    /// A day without times of the schedule, such as 2027-12-25; several after commas
+    #[arg(long, value_name = "DAY", value_delimiter = ',')]
+    pub(crate) except: Vec<String>,
+    /// The first day with times of the schedule (`from` in the file)
+    #[arg(long, value_name = "DAY")]
+    pub(crate) first_day: Option<String>,
+    /// The last day with times of the schedule (`until` in the file)
+    #[arg(long, value_name = "DAY")]
+    pub(crate) last_day: Option<String>,
     /// The number of times to show
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) count: u32,

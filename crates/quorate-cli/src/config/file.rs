@@ -39,7 +39,10 @@ pub(super) struct FileText {
     trust_new_nodes: Option<bool>,
     #[serde(default)]
     lease: LeaseText,
+    #[serde(default)]
+    pub(super) election: ElectionText,
     pub(super) max_running: Option<Spanned<i64>>,
+    pub(super) labels: Option<Spanned<Vec<String>>>,
     #[serde(default)]
     pub(super) http: HttpText,
     #[serde(default)]
@@ -86,6 +89,14 @@ struct LeaseText {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct ElectionText {
+    pub(super) priority: Option<Spanned<i64>>,
+    pub(super) take_over_after: Option<Time>,
+    pub(super) never_lead: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct HttpText {
     pub(super) listen: Option<Spanned<String>>,
     pub(super) read_token_file: Option<Spanned<PathBuf>>,
@@ -113,6 +124,9 @@ pub(super) struct JobText {
     #[serde(alias = "timezone")]
     pub(super) zone: Option<Spanned<String>>,
     pub(super) dst: Option<Spanned<String>>,
+    pub(super) except: Option<Spanned<Vec<String>>>,
+    pub(super) from: Option<Spanned<String>>,
+    pub(super) until: Option<Spanned<String>>,
     pub(super) command: Option<Spanned<Vec<String>>>,
     pub(super) shell: Option<Spanned<String>>,
     pub(super) ok_exit_codes: Option<Spanned<Vec<Spanned<i64>>>>,
@@ -127,10 +141,13 @@ pub(super) struct JobText {
     pub(super) jitter: Option<Time>,
     pub(super) overlap: Option<OverlapText>,
     pub(super) retries: Option<Spanned<RetriesText>>,
-    pub(super) placement: Option<PlacementText>,
+    pub(super) after: Option<Spanned<AfterText>>,
+    pub(super) runs_on: Option<Spanned<RunsOnText>>,
+    pub(super) concurrency: Option<Spanned<ConcurrencyText>>,
     pub(super) priority: Option<Spanned<i64>>,
     pub(super) history: Option<Spanned<i64>>,
     pub(super) expect_within: Option<Time>,
+    pub(super) pause_after_failures: Option<Spanned<i64>>,
     pub(super) ping: Option<Spanned<Secret<String>>>,
     pub(super) ping_file: Option<Spanned<PathBuf>>,
     pub(super) ping_on: Option<Spanned<Vec<Spanned<String>>>>,
@@ -160,11 +177,56 @@ pub(super) enum OverlapText {
     Allow,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum PlacementText {
-    Leader,
-    AnyWorker,
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table with job and on")]
+pub(super) struct AfterText {
+    pub(super) job: Spanned<String>,
+    pub(super) on: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table with key and limit")]
+pub(super) struct ConcurrencyText {
+    pub(super) key: String,
+    pub(super) limit: Spanned<i64>,
+}
+
+/// The workers as the file names them: `leader`, `any`, or a table with labels.
+#[derive(Debug)]
+pub(super) enum RunsOnText {
+    Named(String),
+    Labels(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for RunsOnText {
+    fn deserialize<D: de::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            labels: Vec<String>,
+        }
+
+        struct Either;
+
+        impl<'de> de::Visitor<'de> for Either {
+            type Value = RunsOnText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"leader\", \"any\", or a table with labels, such as { labels = [\"eu\"] }")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<RunsOnText, E> {
+                Ok(RunsOnText::Named(name.to_owned()))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RunsOnText, A::Error> {
+                Table::deserialize(MapAccessDeserializer::new(map))
+                    .map(|table| RunsOnText::Labels(table.labels))
+            }
+        }
+
+        from.deserialize_any(Either)
+    }
 }
 
 #[derive(Debug, Deserialize)]

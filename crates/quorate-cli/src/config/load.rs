@@ -1,7 +1,7 @@
 use super::{
-    ConfigError, Environment, Flags, HttpConfig, JobConfig, LeaseConfig, NodeSpec, NodesFrom, NotifyConfig,
-    OtlpConfig, OutputConfig, ServeConfig, TlsFiles, error::SourceText, file::FileText, job, notify, source,
-    validation::Validation,
+    ConfigError, ElectionConfig, Environment, Flags, HttpConfig, JobConfig, LeaseConfig, NodeSpec, NodesFrom,
+    NotifyConfig, OtlpConfig, OutputConfig, ServeConfig, TlsFiles, error::SourceText, file::FileText, job,
+    notify, source, validation::Validation,
 };
 use quorate::quorum::QuorumConfig;
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -28,10 +28,14 @@ pub struct Config {
     pub settings: QuorumConfig,
     /// The lease of the leader.
     pub lease: LeaseConfig,
+    /// The preference for this worker as the leader.
+    pub election: ElectionConfig,
     /// The group in which this worker is a candidate; required by `run`.
     pub group: Option<Arc<str>>,
-    /// The largest number of concurrent runs of all jobs; no limit if `None`.
+    /// The largest number of concurrent runs of all jobs on this worker; no limit if `None`.
     pub max_running: Option<usize>,
+    /// The labels of this worker.
+    pub labels: Vec<String>,
     /// The HTTP server; `None` if there is none.
     pub http: Option<HttpConfig>,
     /// The clients that `quorate serve` serves; `None` if there are none.
@@ -146,7 +150,9 @@ impl Validation<'_> {
             file: self.source.as_ref().map(|source| source.file.to_owned()),
             prefix: self.prefix(flags)?,
             group: self.group()?,
+            election: self.election()?,
             max_running: self.max_running()?,
+            labels: self.labels()?,
             http: self.http(flags)?,
             serve: self.serve(flags)?,
             output: self.output()?,

@@ -25,6 +25,7 @@
 //! variable is an error.
 
 mod changes;
+mod election;
 mod error;
 mod file;
 mod http;
@@ -45,6 +46,7 @@ mod tls;
 mod validation;
 mod webhook;
 
+pub use election::ElectionConfig;
 pub use error::ConfigError;
 pub(crate) use error::nearest;
 pub use http::HttpConfig;

@@ -50,13 +50,15 @@ pub enum NotifyEvent {
     Recovered,
     /// A job has not succeeded in time.
     Overdue,
+    /// The leader has paused a job after failed runs.
+    Paused,
     /// There is no leader.
     NoLeader,
 }
 
 impl NotifyEvent {
     /// All events.
-    pub const ALL: [Self; 4] = [Self::Failed, Self::Recovered, Self::Overdue, Self::NoLeader];
+    pub const ALL: [Self; 5] = [Self::Failed, Self::Recovered, Self::Overdue, Self::Paused, Self::NoLeader];
 
     /// Returns the name in the file and in messages.
     pub const fn as_str(self) -> &'static str {
@@ -64,6 +66,7 @@ impl NotifyEvent {
             Self::Failed => "failed",
             Self::Recovered => "recovered",
             Self::Overdue => "overdue",
+            Self::Paused => "paused",
             Self::NoLeader => "no-leader",
         }
     }

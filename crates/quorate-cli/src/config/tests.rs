@@ -97,9 +97,11 @@ fn every_key_is_read() {
         jitter = "5m"
         overlap = "cancel-old"
         retries = { attempts = 4, backoff = "2s", max_backoff = "9s" }
-        placement = "any-worker"
+        runs_on = { labels = ["eu"] }
+        concurrency = { key = "database", limit = 2 }
         priority = -2
         history = 7
+        pause_after_failures = 5
 
         [[job]]
         name = "often"
@@ -162,8 +164,11 @@ fn every_key_is_read() {
         overlap: Overlap::CancelOld,
         retries: Retry::new(4).backoff(Duration::from_secs(2), Duration::from_secs(9)),
         placement: Placement::AnyWorker,
+        labels: vec!["eu".to_owned()],
+        concurrency: Some(("database".to_owned(), 2)),
         priority: -2,
         expect_within: None,
+        pause_after_failures: Some(5),
         ping: None,
         history: 7,
     };
@@ -316,6 +321,18 @@ fn errors_name_line_key_value_and_fix() {
             &[":6: job \"n\" has dst `frist`, which is unknown; did you mean `first`?"],
         ),
         (job("every = \"1s\"\ndst = \"both\""), &[":6: job \"n\" has `every` and a `dst`", "remove the dst"]),
+        (
+            job("schedule = \"0 3 * * *\"\nexcept = [\"2027-12-25\", \"26.12.2027\"]"),
+            &[
+                ":6: job \"n\" has days that cannot be used: `except` \"26.12.2027\" is not a day",
+                "write it like 2027-12-25",
+            ],
+        ),
+        (
+            job("every = \"1h\"\nfrom = \"2027-02-01\"\nuntil = \"2027-01-01\""),
+            &[":7: job \"n\"", "`until` \"2027-01-01\" is before `from` 2027-02-01"],
+        ),
+        (job("delay = \"1s\"\nexcept = [\"2027-12-25\"]"), &[":6: job \"n\"", "a delay has no days"]),
         (job("delay = \"1s\"\nzone = \"UTC\""), &[":6: job \"n\" has `delay` and a `zone`"]),
         (
             job("every = \"1s\"\njitter = \"2s\""),
@@ -334,8 +351,8 @@ fn errors_name_line_key_value_and_fix() {
             &[":6: overlap `cancel` is unknown; use skip, queue, cancel-old, allow"],
         ),
         (
-            job("every = \"1s\"\nplacement = \"any-wroker\""),
-            &[":6: placement `any-wroker` is unknown; did you mean `any-worker`?"],
+            job("every = \"1s\"\nruns_on = \"all\""),
+            &[":6: job \"n\" has runs_on \"all\", which is unknown; use \"leader\", \"any\" or { labels = "],
         ),
         (
             job("every = \"1s\"\nretries = { attempts = 0 }"),

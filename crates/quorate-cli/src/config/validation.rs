@@ -1,5 +1,5 @@
 use super::{ConfigError, Flags, NodesFrom, error::SourceText, file::FileText};
-use quorate::node::Resource;
+use quorate::{node::Resource, scheduler::Scheduler};
 use std::sync::Arc;
 
 /// The default prefix of keys.
@@ -63,6 +63,17 @@ impl Validation<'_> {
                 );
                 Err(source.error(Some(written.span()), &text))
             }
+        }
+    }
+
+    /// Returns the labels of this worker. The scheduler checks them in the same way.
+    pub(super) fn labels(&self) -> Result<Vec<String>, ConfigError> {
+        let (Some(written), Some(source)) = (&self.file_text.labels, &self.source) else {
+            return Ok(Vec::new());
+        };
+        match Scheduler::check_labels(written.as_ref()) {
+            Ok(()) => Ok(written.as_ref().clone()),
+            Err(error) => Err(source.error(Some(written.span()), &format!("labels: {error}"))),
         }
     }
 }

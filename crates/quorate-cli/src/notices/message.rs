@@ -36,6 +36,7 @@ pub(super) fn event_of(kind: AlertKind) -> Option<NotifyEvent> {
         AlertKind::Failed => Some(NotifyEvent::Failed),
         AlertKind::Recovered => Some(NotifyEvent::Recovered),
         AlertKind::Overdue => Some(NotifyEvent::Overdue),
+        AlertKind::Paused => Some(NotifyEvent::Paused),
         _ => None,
     }
 }

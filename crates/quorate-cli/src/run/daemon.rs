@@ -121,8 +121,8 @@ impl Daemon {
         let heartbeat = Heartbeat::new(env, max_silence(lease.ttl));
         let guard = Guard::new(lease.ttl, lease.step_down_grace);
         let election = Election::new(quorum, group).ttl(lease.ttl).step_down_grace(lease.step_down_grace);
-        let election = election.renew_while_beating(&heartbeat);
-        let scheduler = Scheduler::on(&election);
+        let election = config.election.apply(election.renew_while_beating(&heartbeat));
+        let scheduler = Scheduler::on(&election).labels(&config.labels);
         let scheduler = match config.max_running {
             Some(most) => scheduler.max_running(most),
             None => scheduler,

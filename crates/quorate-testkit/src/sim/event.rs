@@ -43,6 +43,11 @@ pub enum Event<'a> {
     },
     /// A worker's code received a *grant*. In this module, a grant is a lease, a term or a claim.
     Granted(&'a Belief),
+    /// A worker that never leads the first group follows its leader.
+    NeverLeads {
+        /// The worker.
+        worker: &'a str,
+    },
     /// A worker received a grant. Work may still run under earlier grants of the same resource.
     Succeeded {
         /// The new grant.
@@ -148,6 +153,8 @@ pub enum Event<'a> {
         /// The way in which the run ended.
         end: RunEnd,
     },
+    /// A step of a run of the third group.
+    Ruled(&'a RuleRun),
     /// The operator is about to send a request.
     Asked(&'a Asked),
     /// The operator received the result of its request, or stopped waiting for it.
@@ -352,6 +359,33 @@ impl Belief {
     pub fn is_freed_by_force(&self) -> bool {
         self.forced.freed_at.is_some_and(|at| self.sent <= at)
     }
+}
+
+/// A step of a run of the third group, whose jobs share a concurrency key or follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleRun {
+    /// The worker.
+    pub worker: Arc<str>,
+    /// The job's name.
+    pub job: &'static str,
+    /// The tick of the run.
+    pub tick: WallTime,
+    /// The step.
+    pub step: RuleStep,
+}
+
+/// The steps of a run of the third group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleStep {
+    /// A run with the key begins. `beside` has the true times at which the active runs with the key began that are judged.
+    Begins {
+        /// The times.
+        beside: Vec<Duration>,
+    },
+    /// A run that follows another one begins.
+    Follows,
+    /// The handler is about to return `Ok`.
+    Done,
 }
 
 /// A worker that waits for a lock in its queue, in the fault-free phase.

@@ -264,7 +264,7 @@ impl Referee {
     }
 }
 
-fn clock_stood(host: &Host) -> bool {
+pub(super) fn clock_stood(host: &Host) -> bool {
     let machine = host.machine();
     let held = u64::try_from(HELD_AT_MOST.as_nanos()).unwrap_or(u64::MAX);
     machine.stood_at().is_some_and(|stood| machine.boot() <= stood.saturating_add(held))

@@ -40,6 +40,9 @@
 //!   servers' clocks step far, only *run history* of these five is judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
 //!   entry. A run that was started then waits for the end of its worker's session. The operator sends one request
 //!   for a job at a time, and in some seeds beside it one request to freeze the group. No job of the group is removed or changed.
+//! - **The third group**, which the workers of some seeds run, has jobs that share a concurrency key and a job that follows
+//!   another. The invariant *rules* judges it. Runs of before the founding of its ledger do not count: the leader does not know
+//!   them.
 //! - **Balanced shards**, which the workers of some seeds divide among themselves, are judged by the invariant *shards* and those
 //!   of all leases; in the fault-free phase every shard must soon have an owner, and shares must be equal.
 //! - **Locks with readers, queues, slots and transfers**, for which the workers compete in some seeds, are judged
@@ -74,7 +77,7 @@
 //!
 //! All workers compete for leases. Depending on the seed, some also handle messages, with or without an attempt limit.
 //! In some seeds an operator replaces the node set, and there are servers that join. Some workers elect a leader of the
-//! first group, which runs that group's jobs. Some take part in the second group, also called the pool. Most of
+//! first group, which runs that group's jobs; in some seeds one of them never leads, and another is preferred. Some take part in the second group, also called the pool. Most of
 //! its jobs may run on any worker, and an operator sends requests to it. In nearly half of the seeds all workers
 //! also compete for locks of one more kind: a lock with readers and writers, a lock with a queue of waiters,
 //! numbered slots, or a lock that its holders transfer to each other.
@@ -123,7 +126,10 @@ mod sweep;
 mod worker;
 
 pub use attempt_step::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind, LIMITED_SET};
-pub use event::{Belief, Event, Forced, RunOutcome, StoreRead, Stored, TickStart, Waiter, Working, Write};
+pub use event::{
+    Belief, Event, Forced, RuleRun, RuleStep, RunOutcome, StoreRead, Stored, TickStart, Waiter, Working,
+    Write,
+};
 pub use excuse::Excuse;
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{

@@ -433,13 +433,18 @@ impl Referee {
     /// Returns the fencing token of the worker that now considers itself the leader of `group`, or `None` if no
     /// worker does.
     pub fn leader(&self, group: &Resource) -> Option<u64> {
+        self.leader_of(group).map(|(_, token)| token)
+    }
+
+    /// Returns the name of that worker, and its fencing token.
+    pub fn leader_of(&self, group: &Resource) -> Option<(Arc<str>, u64)> {
         let now = self.truth.now();
         let held = self.state().held.clone();
         let leading = held.iter().filter(|held| held.resource == *group);
         leading
             .filter_map(|held| held.belief(now, &[], &self.setup))
             .find(|belief| belief.valid)
-            .map(|belief| belief.token)
+            .map(|belief| (belief.worker, belief.token))
     }
 
     /// Records that the process `host` has crashed or ended. From now on its worker no longer counts as a

@@ -11,8 +11,8 @@ use super::{
     node_list,
     scenario::{NODES, OPERATOR, WORKERS},
     worker::{
-        ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, ShardBook, Sinks, Worker,
-        forcer,
+        ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, RuleBook, ShardBook, Sinks,
+        Worker, forcer,
     },
 };
 use futures_util::future::join_all;
@@ -181,6 +181,7 @@ impl Run {
             inbox: inbox(PACE),
             limited: inbox(PACE * 2),
             shards: ShardBook::default(),
+            rules: RuleBook::default(),
         };
         // In seeds in which the node set is replaced, the workers only compete for leases.
         let duties = if scenario.change.is_some() { Default::default() } else { Duties::of(scenario.seed) };

@@ -106,7 +106,13 @@ fn hostile_text_is_text_on_every_page() {
 
 fn hostile_past() -> crate::changes::LeadershipPast {
     let end = TermEnd { at: NOW, cause: TermEndCause::WorkFailed, reason: HOSTILE.into() };
-    let term = PastTerm { term: FencingToken::new(7), holder: HOSTILE.into(), began: NOW, end: Some(end) };
+    let term = PastTerm {
+        term: FencingToken::new(7),
+        holder: HOSTILE.into(),
+        began: NOW,
+        priority: 0,
+        end: Some(end),
+    };
     let operation = Operation {
         at: NOW,
         by: HOSTILE.into(),

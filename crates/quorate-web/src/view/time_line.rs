@@ -145,7 +145,7 @@ mod tests {
     fn term(number: u64, holder: &str, began: u64, ended: Option<u64>) -> PastTerm {
         let end = |ago| TermEnd { at: before(ago), cause: TermEndCause::Resigned, reason: "".into() };
         let (term, began) = (FencingToken::new(number), before(began));
-        PastTerm { term, holder: holder.into(), began, end: ended.map(end) }
+        PastTerm { term, holder: holder.into(), began, priority: 0, end: ended.map(end) }
     }
 
     fn shown(terms: &[PastTerm], leads: Option<u64>) -> String {

@@ -3,6 +3,7 @@ use super::{
     end::{End, Failure, LedTerm, WorkResult, lost_because},
     history_writer::HistoryWriter,
     log_limit::LogLimit,
+    preference::{ask_for_the_lead, follow},
     restart::OnError,
     term::TermGuard,
     term_work::run_work,
@@ -149,7 +150,7 @@ where
             }
             let acquired = tokio::select! { biased;
                 () = &mut shutdown => return CampaignEnd::ShutDown,
-                acquired = acquire(&election, &env) => acquired,
+                acquired = acquire(&election, &env, failures.in_a_row()) => acquired,
             };
             let lease = match acquired {
                 Ok(lease) => lease,
@@ -346,12 +347,16 @@ async fn release(election: &Election, term: &Term) {
 /// If this worker has never had a quorum, an error that only an operator can fix ends the campaign: the
 /// worker was probably started with a wrong configuration. A worker that has had a quorum logs such an error
 /// and continues to try: an operator may be changing a password at that moment.
-async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionError<E>> {
+async fn acquire<E>(election: &Election, env: &Env, failures: u32) -> Result<Lease, ElectionError<E>> {
+    let ignored = election.quorum().config().sabotaged(Sabotage::NeverLeadIgnored);
+    if election.preference().never_lead && !ignored {
+        return Err(ElectionError::Acquire(follow(election, env).await));
+    }
     let lock = election.lock().map_err(|error| ElectionError::Acquire(error.into()))?;
     let mut log = LogLimit::default();
     loop {
         wait_for_turn(election, env).await;
-        let Some(acquired) = acquire_while_eligible(election, &lock, env).await else { continue };
+        let Some(acquired) = acquire_while_eligible(election, &lock, env, failures).await else { continue };
         match acquired {
             Ok(lease) => return Ok(lease),
             Err(error @ (AcquireError::Setting(_) | AcquireError::Closed)) => {
@@ -378,6 +383,7 @@ async fn acquire_while_eligible(
     election: &Election,
     lock: &Lock,
     env: &Env,
+    failures: u32,
 ) -> Option<Result<Lease, AcquireError>> {
     let ineligible = async {
         while election.is_eligible() {
@@ -387,6 +393,7 @@ async fn acquire_while_eligible(
     let acquired = tokio::select! { biased;
         acquired = lock.acquire() => acquired,
         () = ineligible, if election.has_condition() => return None,
+        never = ask_for_the_lead(election, env, failures), if election.preference().priority > 0 => match never {},
     };
     // If the candidate is no longer eligible, the acquired lease is dropped here, which releases it.
     (acquired.is_err() || election.is_eligible()).then_some(acquired)

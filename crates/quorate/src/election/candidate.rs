@@ -1,6 +1,6 @@
 use super::{
     ElectionEvent, Leader, Observer, Term, events::EventBroadcast, impediment::Impediment,
-    known_leader::KnownLeader, restart::OnError,
+    known_leader::KnownLeader, preference::Preference, restart::OnError,
 };
 use crate::{
     config::SettingError,
@@ -52,6 +52,7 @@ pub struct Election {
     allow_remote_resign: bool,
     eligible: Option<Health>,
     candidate_delay: Duration,
+    preference: Preference,
     on_error: OnError,
 }
 
@@ -89,6 +90,7 @@ impl Election {
             allow_remote_resign: true,
             eligible: None,
             candidate_delay: Duration::ZERO,
+            preference: Preference::DEFAULT,
             on_error: OnError::DEFAULT,
         }
     }
@@ -109,6 +111,41 @@ impl Election {
     /// candidate of higher priority appears.
     pub fn candidate_delay(mut self, delay: Duration) -> Self {
         self.candidate_delay = delay;
+        self
+    }
+
+    /// Sets the priority of this candidate. Default 0. A candidate with a priority above 0 that has waited for long
+    /// enough ([`Election::take_over_after`]) asks a leader of lower priority to hand the lead over to it. The leader
+    /// then ends its work within the grace period, as for [`Term::transfer_to`], and this candidate leads next.
+    ///
+    /// A priority is a preference, and not a guarantee: if there is no leader, any candidate may be elected. Candidates
+    /// of equal priority leave each other alone. A leader that does not allow
+    /// [remote resignation](Election::allow_remote_resign) hands nothing over.
+    ///
+    /// ```
+    /// # use quorate::{Election, Quorum, node::MemoryNode};
+    /// # let quorum = Quorum::builder().node(MemoryNode::new("memory")).trust_new_nodes(true).build().unwrap();
+    /// let preferred = Election::new(&quorum, "billing").priority(10);
+    /// let never = Election::new(&quorum, "billing").never_lead();
+    /// ```
+    pub fn priority(mut self, priority: u32) -> Self {
+        self.preference.priority = priority;
+        self
+    }
+
+    /// Sets how long a candidate with a [priority](Election::priority) must have been healthy before it asks for the
+    /// lead: it campaigns, is eligible, and a majority of the nodes answers. Default 30 s. After each failure of its own
+    /// work in a row, the time is twice as long, so that the leadership does not move to and fro.
+    pub fn take_over_after(mut self, time: Duration) -> Self {
+        self.preference.take_over_after = time;
+        self
+    }
+
+    /// Makes this candidate follow the leader and never lead, for example on a machine that is too small for the
+    /// leader's work. A [scheduler](crate::scheduler) on it still executes the runs that the leader assigns to it. If no
+    /// other candidate runs, the group has no leader.
+    pub fn never_lead(mut self) -> Self {
+        self.preference.never_lead = true;
         self
     }
 
@@ -274,6 +311,10 @@ impl Election {
         self.allow_remote_resign
     }
 
+    pub(super) fn preference(&self) -> Preference {
+        self.preference
+    }
+
     pub(super) fn delay(&self) -> Duration {
         self.candidate_delay
     }
@@ -311,7 +352,7 @@ impl Election {
     /// Notes the holder of the group's lease as the leader, and logs a change of the leader. Two kinds of owner
     /// token do not name a leader and are ignored: a reservation for a successor, and [`Owner::QUEUE`], which a
     /// node reports if the lease is free but waiters queue for it.
-    fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
+    pub(super) fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
         if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
             return;
         }

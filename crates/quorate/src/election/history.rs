@@ -34,9 +34,16 @@ pub struct PastTerm {
     pub holder: Arc<str>,
     /// The time at which the term began. In JSON, every time is in microseconds since the Unix epoch.
     pub began: WallTime,
+    /// The priority of the worker, as its configuration says.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: u32,
     /// The end. `None` if no end is known: the term continues, or its leader died and no worker has led since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<TermEnd>,
+}
+
+fn is_default(priority: &u32) -> bool {
+    *priority == 0
 }
 
 /// The end of a term.
@@ -242,7 +249,7 @@ mod tests {
     fn term(number: u64, end: Option<(u64, TermEndCause)>) -> PastTerm {
         let end = end.map(|(at, cause)| TermEnd { at: WallTime::from_micros(at), cause, reason: "".into() });
         let (term, began) = (FencingToken::new(number), WallTime::from_micros(number * 10));
-        PastTerm { term, holder: format!("w{number}").into(), began, end }
+        PastTerm { term, holder: format!("w{number}").into(), began, priority: 0, end }
     }
 
     fn node(terms: &[PastTerm]) -> Answered {

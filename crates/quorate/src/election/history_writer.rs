@@ -26,6 +26,7 @@ const PRUNE_EVERY: u32 = 16;
 /// and not for long.
 pub(super) struct HistoryWriter {
     env: Env,
+    priority: u32,
     /// `None` if the group's name cannot be used, so that the campaign fails anyway.
     task: Option<(mpsc::Sender<PastTerm>, ScopedTask<()>)>,
 }
@@ -39,12 +40,12 @@ impl HistoryWriter {
             let writing = serve(env.clone(), TermRecords::new(&ledger), entries);
             (queue, env.spawn_scoped(writing))
         });
-        Self { env, task }
+        Self { env, priority: election.preference().priority, task }
     }
 
     /// Writes the beginning of a term.
     pub(super) fn begun(&self, term: &Term) {
-        self.enter(entry(term, None));
+        self.enter(self.entry(term, None));
     }
 
     /// Writes the end of a term, for the reason `end`. A term whose lease expired ended with the lease. The leader may
@@ -53,7 +54,7 @@ impl HistoryWriter {
         let (cause, reason) = cause(end, step_down, term.successor(), &lost_because(term.failed_extension()));
         let late = term.lease().expired_at().map_or(Duration::ZERO, |at| at.until(term.env().now()));
         let at = term.quorum().wall() - late;
-        self.enter(entry(term, Some(TermEnd { at, cause, reason: reason.into() })));
+        self.enter(self.entry(term, Some(TermEnd { at, cause, reason: reason.into() })));
     }
 
     /// Waits for a short time until the last entry is written.
@@ -63,6 +64,11 @@ impl HistoryWriter {
         let _ = self.env.before(self.env.now() + LAST_ENTRY, task).await;
     }
 
+    fn entry(&self, term: &Term, end: Option<TermEnd>) -> PastTerm {
+        let (holder, priority) = (Arc::clone(&term.quorum().config().worker), self.priority);
+        PastTerm { term: term.unchecked_token(), holder, began: term.began(), priority, end }
+    }
+
     fn enter(&self, entry: PastTerm) {
         if let Some((queue, _)) = &self.task
             && let Err(error) = queue.try_send(entry)
@@ -70,11 +76,6 @@ impl HistoryWriter {
             tracing::debug!("the history of terms lacks an entry: {error}");
         }
     }
-}
-
-fn entry(term: &Term, end: Option<TermEnd>) -> PastTerm {
-    let holder = Arc::clone(&term.quorum().config().worker);
-    PastTerm { term: term.unchecked_token(), holder, began: term.began(), end }
 }
 
 /// Returns the cause of the end of a term, and its details.

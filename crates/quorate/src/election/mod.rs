@@ -75,6 +75,7 @@ mod impediment;
 mod known_leader;
 mod log_limit;
 mod observer;
+mod preference;
 mod resign;
 mod restart;
 mod term;

@@ -94,10 +94,11 @@ impl Observer {
         let Some(number) = term else { return Ok(()) };
         let known = self.terms().newest(usize::MAX).await.map_err(LedgerError::NoMajority)?;
         let at = self.quorum.wall();
-        let began = known.iter().find(|term| term.term == number).map_or(at, |term| term.began);
+        let of_term = known.iter().find(|term| term.term == number);
+        let (began, priority) = of_term.map_or((at, 0), |term| (term.began, term.priority));
         let end = TermEnd { at, cause: TermEndCause::ForcedRelease, reason: reason.into() };
         let holder = holder.into();
-        self.terms().write(&PastTerm { term: number, holder, began, end: Some(end) }).await
+        self.terms().write(&PastTerm { term: number, holder, began, priority, end: Some(end) }).await
     }
 
     fn terms(&self) -> TermRecords {

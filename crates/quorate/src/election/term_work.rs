@@ -5,6 +5,7 @@ use super::{
 use crate::{
     env::{BootTime, Env},
     lease::{LeaseEvent, resign_requested},
+    plain::plain,
 };
 use futures_util::{
     FutureExt,
@@ -62,10 +63,13 @@ where
                 term.stop(stop_at);
                 step_down.announce(election, term, env.now());
             }
-            () = &mut resign_request, if election.allows_remote_resign() && !resign_request.is_terminated() => {
-                tracing::info!(group = &**election.group(), term = token.get(), "asked to resign");
+            to = &mut resign_request, if election.allows_remote_resign() && !resign_request.is_terminated() => {
+                let successor = to.as_ref().map(|to| plain(to, 200));
+                tracing::info!(group = &**election.group(), term = token.get(), successor, "asked to resign");
                 election.emit(ElectionEvent::AskedToResign(token));
-                term.resign();
+                if to.is_none_or(|to| term.transfer_to(&to).is_err()) {
+                    term.resign();
+                }
             }
             result = &mut work => {
                 let shut_down = shutdown.is_terminated();

@@ -3,13 +3,20 @@
 //! A release request is stored like a short lease on a name of its own, [`Resource::resign_request`]. Its
 //! owner token is the token of the *holder*. So the request applies only to this holder, and to no later one.
 //! The request expires after its TTL. Nodes need no additional kind of request for it.
+//!
+//! If the owner token of the request has the name of a worker behind the token of the holder
+//! ([`Owner::successor_request`]), the holder is asked to hand the lease over to this worker.
 
 use crate::{
     lease::{Lease, inner::QuorumInner},
     node::{FencingToken, Owner, Reply, Request, Resource},
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The tolerance for the value at which a node starts a fencing counter for the request. This counter is not
 /// used, so any clock is accepted.
@@ -22,8 +29,8 @@ const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::
 /// The longest time between two of these checks if it is known that nothing changes on the nodes.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
-/// Asks the holder of `resource` with the owner token `owner` to release it. The release request lasts for
-/// `lasts`.
+/// Asks the holder of `resource` with the owner token `owner` to release it, or to hand it over. The release request
+/// lasts for `lasts`.
 ///
 /// # Errors
 /// The outcome of each node, if fewer than a majority accepted the release request.
@@ -70,17 +77,17 @@ pub(crate) async fn request_release(
 }
 
 /// Waits until a majority of the nodes has reported a release request that is addressed to the holder of
-/// `lease`. A request that only a minority stores does not count, because its sender may have received an
+/// `lease`. Returns the worker to which the holder is asked to hand the lease over, if the request names one. A request that only a minority stores does not count, because its sender may have received an
 /// error.
 ///
 /// # Cancel safety
 /// Safe: the call only reads.
-pub(crate) async fn resign_requested(lease: &Lease) {
+pub(crate) async fn resign_requested(lease: &Lease) -> Option<Arc<str>> {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
     let request_key = lease.resource().resign_request();
-    // The nodes that have reported the request, now or in an earlier check of this function.
-    let mut reported = BTreeSet::new();
+    // The nodes that have reported each request, now or in an earlier check of this function.
+    let mut reported: BTreeMap<Owner, BTreeSet<usize>> = BTreeMap::new();
     let mut looked = pool.env().now();
     loop {
         let now = pool.env().now();
@@ -89,12 +96,14 @@ pub(crate) async fn resign_requested(lease: &Lease) {
         let mut looks = pool.ask_all(Request::Inspect { resource: request_key.clone() });
         while let Some(look) = looks.recv().await {
             if let Answer::Reply(Reply::State { holder: Some((stored, _)), .. }) = look.answer
-                && stored == *lease.owner()
+                && let Some(successor) =
+                    lease.owner().successor_in(&stored).map(|worker| worker.map(Arc::from))
             {
-                reported.insert(look.node);
-            }
-            if reported.len() >= pool.majority() {
-                return;
+                let nodes = reported.entry(stored).or_default();
+                nodes.insert(look.node);
+                if nodes.len() >= pool.majority() {
+                    return successor;
+                }
             }
         }
     }

@@ -5,6 +5,9 @@ use crate::{
 };
 use std::{borrow::Cow, fmt, sync::Arc};
 
+/// The text between a holder's token and the name of the worker to which it must hand its lease over.
+const HAND_OVER_TO: &str = ":to:";
+
 /// The longest name of a resource, group, set of claims or message id, in bytes.
 const NAME_MAX: usize = 512;
 /// The maximum number of characters of a name that an error shows.
@@ -247,6 +250,20 @@ impl Owner {
         Self(format!("{worker}:{high:016x}{low:016x}{RESERVED_FOR}").into())
     }
 
+    /// Returns the token of a request to the holder with this token: the request to hand its lease over to `worker`.
+    pub(crate) fn successor_request(&self, worker: &str) -> Self {
+        Self(format!("{}{HAND_OVER_TO}{worker}", self.0).into())
+    }
+
+    /// Returns the worker to which the holder with this token must hand its lease over, if `request` says so. The inner
+    /// value is `None` if `request` is for this holder and names no worker. Returns `None` if it is for another holder.
+    pub(crate) fn successor_in<'a>(&self, request: &'a Self) -> Option<Option<&'a str>> {
+        match request.0.strip_prefix(&*self.0)? {
+            "" => Some(None),
+            rest => rest.strip_prefix(HAND_OVER_TO).map(Some),
+        }
+    }
+
     /// Returns the worker for which this token reserves the resource. Returns `None` for the token of a lease.
     pub fn reserved_for(&self) -> Option<&str> {
         // The token of a lease ends with its random bits, so it never has this suffix.
@@ -448,6 +465,17 @@ mod tests {
         assert_eq!(Resource::lock("a%25").unwrap().to_string(), "a%25");
         assert!(Resource::claim("s{", "a").is_err() && Resource::claim("s", &"{".repeat(512)).is_ok());
         assert!(Resource::claim("s", &"{".repeat(513)).is_err());
+    }
+
+    #[test]
+    fn a_request_to_hand_over_is_for_one_holder_and_names_the_successor() {
+        let (holder, other) = (Owner::sign("a", 1, 2), Owner::sign("a", 1, 3));
+        let request = holder.successor_request("b:to:c");
+        assert_eq!(holder.successor_in(&request), Some(Some("b:to:c")));
+        assert_eq!(holder.successor_in(&holder), Some(None), "a request that names no worker");
+        assert_eq!(other.successor_in(&request), None);
+        assert_eq!(holder.successor_in(&Owner::from_node(&format!("{}x", holder.as_str()))), None);
+        assert!(request.reserved_for().is_none());
     }
 
     #[test]

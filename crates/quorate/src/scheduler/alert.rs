@@ -30,6 +30,9 @@ pub enum AlertKind {
     Recovered,
     /// The job has not succeeded within [`Job::expect_within`](crate::scheduler::Job::expect_within).
     Overdue,
+    /// The leader has paused the job, after as many failed runs in a row as
+    /// [`Job::pause_after_failures`](crate::scheduler::Job::pause_after_failures) says.
+    Paused,
 }
 
 impl AlertKind {
@@ -39,6 +42,7 @@ impl AlertKind {
             Self::Failed => "failed",
             Self::Recovered => "recovered",
             Self::Overdue => "overdue",
+            Self::Paused => "paused",
         }
     }
 }

@@ -5,12 +5,13 @@ use crate::{
     ledger::Ledger,
     quorum::Quorum,
     scheduler::{
-        check::check,
+        check::{check, check_labels},
         control::serve_inbox,
         error::ScheduleError,
         handle::SchedulerHandle,
         job::Job,
         leader::{self, Leading},
+        policy::Labels,
         registry::{JobRegistry, Phase},
         run::{assignment::WorkerParts, worker::take_runs},
         store::retention::Retention,
@@ -40,6 +41,7 @@ pub struct Scheduler {
     election: Election,
     jobs: Vec<Job>,
     max_running: Option<usize>,
+    labels: Labels,
     /// The registry of the jobs. It is created from `jobs` when the scheduler is first used.
     registry: Arc<OnceLock<JobRegistry>>,
 }
@@ -52,7 +54,13 @@ impl Scheduler {
 
     /// Creates a scheduler that plans and runs jobs as leader while this worker leads in `election`.
     pub fn on(election: &Election) -> Self {
-        Self { election: election.clone(), jobs: Vec::new(), max_running: None, registry: Arc::default() }
+        Self {
+            election: election.clone(),
+            jobs: Vec::new(),
+            max_running: None,
+            labels: Labels::default(),
+            registry: Arc::default(),
+        }
     }
 
     /// Sets the TTL of the leader's lease: see [`Election::ttl`]. If the leader crashes, no other worker can
@@ -105,6 +113,13 @@ impl Scheduler {
         self
     }
 
+    /// Sets the labels of this worker. A job may require labels of its worker: see
+    /// [`Job::on_workers_with`](crate::scheduler::Job::on_workers_with). Default none.
+    pub fn labels(mut self, labels: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        self.labels = Labels::new(labels);
+        self
+    }
+
     /// Sets how many runs of all jobs this worker executes at once. It is a limit of one worker, not of the group. It
     /// applies separately to the runs that the worker executes as the leader, and to the open runs
     /// ([`Placement::AnyWorker`](crate::scheduler::Placement::AnyWorker)) that it takes, so that the leader may execute
@@ -124,6 +139,15 @@ impl Scheduler {
     /// [`ScheduleError`] for the first job that cannot be run.
     pub fn check_jobs<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Result<(), ScheduleError> {
         check(jobs.into_iter())
+    }
+
+    /// Checks the labels of a worker, as a scheduler does before its first campaign.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Labels`].
+    #[doc(hidden)]
+    pub fn check_labels(labels: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), ScheduleError> {
+        check_labels(&Labels::new(labels))
     }
 
     /// Returns the election under whose leadership the jobs run.
@@ -187,6 +211,7 @@ impl Scheduler {
             quorum: quorum.clone(),
             ledger: Ledger::new(quorum, group)?,
             group: Arc::clone(group),
+            labels: self.labels.clone(),
             max_running: self.max_running.unwrap_or(usize::MAX),
             ttl: self.election.lease_ttl(),
             grace: self.election.grace(),
@@ -204,6 +229,7 @@ impl Scheduler {
         if self.max_running == Some(0) {
             return Err(ScheduleError::NoneAtOnce);
         }
+        check_labels(&self.labels)?;
         check(self.jobs.iter())?;
         Ok(Ledger::new(self.election.quorum(), self.election.group())?)
     }

@@ -3,10 +3,14 @@
 use crate::scheduler::{
     error::{ScheduleError, TICKS_MAX},
     job::Job,
-    policy::Misfire,
+    policy::{Concurrency, Labels, Misfire},
     store::record_life::ticks_kept,
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The largest number of bytes that a job may keep of the output of a run.
 const OUTPUT_MAX: usize = 4_096;
@@ -17,6 +21,9 @@ const HISTORY_MAX: usize = 10_000;
 
 /// Checks whether these jobs can be run together. Returns the first reason against it as an error.
 pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), ScheduleError> {
+    let jobs: Vec<&Job> = jobs.collect();
+    check_keys(&jobs)?;
+    check_circles(&jobs)?;
     let mut names = BTreeSet::new();
     let mut kept = 0;
     for job in jobs {
@@ -28,6 +35,59 @@ pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), Sched
         }
         if !names.insert(Arc::clone(&name)) {
             return Err(ScheduleError::DuplicateJob { name });
+        }
+    }
+    Ok(())
+}
+
+/// Checks the labels of a worker.
+pub(super) fn check_labels(labels: &Labels) -> Result<(), ScheduleError> {
+    labels.fault().map_or(Ok(()), |(value, fix)| Err(ScheduleError::Labels { value, fix }))
+}
+
+/// Checks that all jobs with a concurrency key have the same limit.
+fn check_keys(jobs: &[&Job]) -> Result<(), ScheduleError> {
+    let mut limits: BTreeMap<&Arc<str>, (usize, &Arc<str>)> = BTreeMap::new();
+    for job in jobs {
+        let Some(Concurrency { key, limit }) = &job.concurrency else { continue };
+        let (known, other) = *limits.entry(key).or_insert((*limit, &job.name));
+        if known != *limit {
+            let value = format!("{limit} for {key:?}, for which the job {other:?} has {known}");
+            let fix = "give all jobs with a key the same limit";
+            return Err(ScheduleError::Rule {
+                name: Arc::clone(&job.name),
+                field: "concurrency limit",
+                value,
+                fix,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no jobs follow each other in a circle.
+fn check_circles(jobs: &[&Job]) -> Result<(), ScheduleError> {
+    let follows = jobs.iter().filter_map(|job| Some((&job.name, &job.schedule.follows()?.job)));
+    let follows: BTreeMap<&Arc<str>, &Arc<str>> = follows.collect();
+    for name in follows.keys() {
+        // A circle has at most as many jobs as there are. Its other jobs are found under their own names.
+        let mut line = vec![*name];
+        let mut at = *name;
+        while let Some(before) = follows.get(at).filter(|_| line.len() <= follows.len()) {
+            if before == name {
+                line.push(name);
+                let line: Vec<String> = line.iter().map(|job| format!("{job:?}")).collect();
+                let value = format!("{} (each runs after the next)", line.join(", "));
+                let fix = "let one of them have a schedule of its own";
+                return Err(ScheduleError::Rule {
+                    name: Arc::clone(name),
+                    field: "circle of jobs",
+                    value,
+                    fix,
+                });
+            }
+            line.push(before);
+            at = before;
         }
     }
     Ok(())
@@ -69,6 +129,28 @@ fn check_one(job: &Job) -> Result<(), ScheduleError> {
     {
         let value = format!("{time:?} over ticks {gap:?} apart");
         return rule("expect_within", value, "make it no shorter than that, and no longer than ten years");
+    }
+    if job.schedule.follows().is_some() && !job.jitter.is_zero() {
+        return rule("jitter", format!("{:?} after the end of another job", job.jitter), "leave it out");
+    }
+    if let Some((value, fix)) = job.labels.fault() {
+        return rule("required", value, fix);
+    }
+    if let Some(Concurrency { key, limit }) = &job.concurrency {
+        if *limit == 0 {
+            return rule("concurrency limit", "0".to_owned(), "use 1 or more, or leave the rule out");
+        }
+        if key.is_empty() || key.len() > 128 || key.chars().any(char::is_control) {
+            let shown: String = key.chars().take(80).collect();
+            return rule(
+                "concurrency key",
+                format!("{shown:?}"),
+                "use 1 to 128 bytes without control characters",
+            );
+        }
+    }
+    if job.pause_after_failures == Some(0) {
+        return rule("pause_after_failures", "0 runs".to_owned(), "use 1 or more, or leave it out");
     }
     if job.keep_output > OUTPUT_MAX {
         return rule("kept output", format!("{} bytes", job.keep_output), "keep at most 4096");

@@ -44,6 +44,14 @@ pub enum ScheduleError {
         /// The fix.
         fix: &'static str,
     },
+    /// A label of the worker cannot be used.
+    #[error("the worker has the {value}; {fix}")]
+    Labels {
+        /// The label, or the number of labels.
+        value: String,
+        /// The fix.
+        fix: &'static str,
+    },
     /// The limit of concurrent runs is zero, so no run could start.
     #[error("the limit of concurrent runs is 0; use at least 1, or no limit")]
     NoneAtOnce,

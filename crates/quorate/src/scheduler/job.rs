@@ -15,7 +15,7 @@ pub use request_id::RequestId;
 
 use crate::scheduler::{
     alert::{AlertHook, JobAlert},
-    policy::{Delivery, Jitter, Misfire, Overlap, Placement, Retry},
+    policy::{Concurrency, Delivery, Jitter, Labels, Misfire, Overlap, Placement, Retry},
     schedule::Schedule,
 };
 use futures_util::{FutureExt, future::BoxFuture};
@@ -41,10 +41,13 @@ pub struct Job {
     pub(super) jitter: Duration,
     pub(super) timeout: Option<Duration>,
     pub(super) retries: Retry,
+    pub(super) labels: Labels,
+    pub(super) concurrency: Option<Concurrency>,
     pub(super) priority: i32,
     pub(super) history: usize,
     pub(super) keep_output: usize,
     pub(super) expect_within: Option<Duration>,
+    pub(super) pause_after_failures: Option<u32>,
     pub(super) on_alert: Option<AlertHook>,
     pub(super) handler: Handler,
 }
@@ -75,10 +78,13 @@ impl Job {
             jitter: Duration::ZERO,
             timeout: None,
             retries: Retry::NONE,
+            labels: Labels::default(),
+            concurrency: None,
             priority: 0,
             history: HISTORY,
             keep_output: 0,
             expect_within: None,
+            pause_after_failures: None,
             on_alert: None,
             handler,
         }
@@ -108,6 +114,25 @@ impl Job {
     /// Sets which workers may run the job's ticks. By default only the leader runs them.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
+        self
+    }
+
+    /// Lets only workers with all of these [labels](crate::scheduler::Scheduler::labels) run the job's ticks. Sets the
+    /// placement to [`Placement::AnyWorker`]. If no live worker has the labels, the runs wait.
+    pub fn on_workers_with(mut self, labels: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        self.labels = Labels::new(labels);
+        self.placement(Placement::AnyWorker)
+    }
+
+    /// Limits the active runs of all jobs of the group that have the same key to `limit`, on all workers together. Further
+    /// runs wait, those of the jobs with the highest priority first. All jobs with a key must have the same limit.
+    ///
+    /// The leader decides when it starts a run, or gives it to a worker: a run counts from then until its end is recorded. So
+    /// a run of a job with a key is not opened ahead of its tick. The limit is as the leader knows it: if a majority of the
+    /// nodes has forgotten, runs of before may still be active beside it, for at most one TTL. A tick that waits
+    /// for longer than its misfire window is skipped. Default no limit.
+    pub fn concurrency(mut self, key: &str, limit: usize) -> Self {
+        self.concurrency = Some(Concurrency { key: key.into(), limit });
         self
     }
 
@@ -165,8 +190,18 @@ impl Job {
         self
     }
 
+    /// Pauses the job after this number of runs in a row that failed, timed out or were lost. Each run counts once,
+    /// after its last [attempt](Job::retries). A success begins the count again, and so does the resumption of the job;
+    /// runs of a back-fill do not count. The pause lasts until the job is resumed, it is in the audit list, and
+    /// [`AlertKind::Paused`](crate::scheduler::AlertKind::Paused) reports it. Default never.
+    pub fn pause_after_failures(mut self, runs: u32) -> Self {
+        self.pause_after_failures = Some(runs);
+        self
+    }
+
     /// Reports changes of the job's condition to a function: the first failed run after a success, the first
-    /// success after that, and a job that becomes overdue ([`Job::expect_within`]).
+    /// success after that, a job that becomes overdue ([`Job::expect_within`]), and a job that the leader pauses
+    /// ([`Job::pause_after_failures`]).
     ///
     /// The leader stores each alert in the ledger, then calls the function, and removes the alert when the
     /// function's future completes. So each alert is reported at least once, and usually once: if the leader
@@ -197,6 +232,12 @@ impl Job {
     pub fn rules(&self) -> String {
         let Self { misfire, overlap, delivery, placement, .. } = self;
         let mut rules = format!("{delivery}; misfire {misfire}; overlap {overlap}; on {placement}");
+        if !self.labels.is_empty() {
+            rules += &format!(" with labels {}", self.labels);
+        }
+        if let Some(concurrency) = &self.concurrency {
+            rules += &format!("; {concurrency}");
+        }
         if !self.jitter.is_zero() {
             rules += &format!("; jitter {:?}", self.jitter);
         }
@@ -211,6 +252,9 @@ impl Job {
         }
         if let Some(time) = self.expect_within {
             rules += &format!("; expected within {time:?}");
+        }
+        if let Some(runs) = self.pause_after_failures {
+            rules += &format!("; paused after {runs} failures in a row");
         }
         rules
     }
@@ -230,6 +274,8 @@ impl Job {
             && (self.retries, self.priority) == (other.retries, other.priority)
             && (self.history, self.keep_output) == (other.history, other.keep_output)
             && self.expect_within == other.expect_within
+            && self.pause_after_failures == other.pause_after_failures
+            && (&self.labels, &self.concurrency) == (&other.labels, &other.concurrency)
     }
 }
 

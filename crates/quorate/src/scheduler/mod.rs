@@ -148,6 +148,8 @@ pub use counts::{JobCounts, Lateness, RunCounts};
 pub use error::ScheduleError;
 pub use handle::SchedulerHandle;
 pub use job::{Job, RequestId, RunCause, RunContext, RunOutcome};
-pub use policy::{Delivery, Misfire, Overlap, Placement, Retry};
-pub use schedule::{Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, at, delay, every};
+pub use policy::{Concurrency, Delivery, Labels, Misfire, Overlap, Placement, Retry};
+pub use schedule::{
+    AfterEnd, Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, after, at, delay, every,
+};
 pub use store::HistoryEntry;

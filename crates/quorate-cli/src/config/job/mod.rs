@@ -74,12 +74,18 @@ pub struct JobConfig {
     pub retries: Retry,
     /// The worker on which the job runs: the leader, or any worker.
     pub placement: Placement,
+    /// The labels that a worker must have to run the job; none for a job of the leader.
+    pub labels: Vec<String>,
+    /// The key and the limit of the active runs that the job shares with others.
+    pub concurrency: Option<(String, usize)>,
     /// The priority among runs that wait to start. The run with the highest priority starts first.
     pub priority: i32,
     /// The number of entries that the job's history keeps.
     pub history: usize,
     /// The time within which the job is expected to succeed again.
     pub expect_within: Option<Duration>,
+    /// The number of failed runs in a row after which the leader pauses the job.
+    pub pause_after_failures: Option<u32>,
     /// The URL that the job pings.
     pub ping: Option<PingConfig>,
 }
@@ -102,9 +108,12 @@ impl fmt::Debug for JobConfig {
             .field("overlap", &self.overlap)
             .field("retries", &self.retries)
             .field("placement", &self.placement)
+            .field("labels", &self.labels)
+            .field("concurrency", &self.concurrency)
             .field("priority", &self.priority)
             .field("history", &self.history)
             .field("expect_within", &self.expect_within)
+            .field("pause_after_failures", &self.pause_after_failures)
             .field("ping", &self.ping)
             .finish()
     }
@@ -127,6 +136,19 @@ pub(super) fn check(
                 job_check.at.clone(),
                 "has the same name as a job above, so that their ticks could not be distinguished; rename one",
             ));
+        }
+    }
+    for job in jobs {
+        let Some(after) = &job.as_ref().after else { continue };
+        let before = &after.as_ref().job;
+        if !names.contains(before.as_ref()) {
+            let written = job.as_ref();
+            let check = JobCheck { source, name: written.name.as_ref(), at: written.name.span(), written };
+            let short: String = before.as_ref().chars().take(80).collect();
+            let why = format!(
+                "runs after the job {short:?}, which the file does not have; add it, or correct the name"
+            );
+            return Err(check.fail(before.span(), &why));
         }
     }
     check_with_scheduler(source, jobs, &checked)?;
@@ -164,12 +186,21 @@ impl JobConfig {
             .overlap(self.overlap)
             .jitter(self.jitter)
             .retries(self.retries)
+            .on_workers_with(&self.labels)
             .placement(self.placement)
             .priority(self.priority)
             .history(self.history)
             .keep_output(self.keep_output.unwrap_or_default());
         let job = match self.expect_within {
             Some(time) => job.expect_within(time),
+            None => job,
+        };
+        let job = match &self.concurrency {
+            Some((key, limit)) => job.concurrency(key, *limit),
+            None => job,
+        };
+        let job = match self.pause_after_failures {
+            Some(runs) => job.pause_after_failures(runs),
             None => job,
         };
         match self.timeout {
@@ -204,6 +235,7 @@ impl JobCheck<'_> {
         }
         self.check_env()?;
         let schedule = self.schedule()?;
+        let (placement, labels) = self.runs_on()?;
         Ok(JobConfig {
             name: name.into(),
             misfire: self.misfire(&schedule, lease)?,
@@ -228,9 +260,12 @@ impl JobCheck<'_> {
             timeout: self.written.timeout.as_ref().map(|timeout| self.timeout(timeout)).transpose()?,
             overlap: self.overlap(),
             retries: self.retries()?,
-            placement: self.placement(),
+            placement,
+            labels,
+            concurrency: self.concurrency()?,
             priority: self.priority()?,
             history: self.history()?,
+            pause_after_failures: self.pause_after_failures()?,
         })
     }
 

@@ -3,7 +3,7 @@
 use super::JobCheck;
 use crate::config::{
     ConfigError,
-    file::{OverlapText, PlacementText},
+    file::{ConcurrencyText, OverlapText, RunsOnText},
 };
 use quorate::scheduler::{Overlap, Placement, Retry, Schedule};
 use std::time::Duration;
@@ -16,6 +16,10 @@ const HISTORY: usize = 100;
 /// The largest number of entries of a job's history. The limit is necessary because the history is read as a
 /// whole.
 const HISTORY_MAX: i64 = 10_000;
+/// The largest limit of a concurrency key.
+const CONCURRENCY_MAX: i64 = 100_000;
+/// The largest number of failed runs after which a job is paused.
+const FAILURES_MAX: i64 = 1_000;
 
 impl JobCheck<'_> {
     pub(super) fn jitter(&self, schedule: &Schedule) -> Result<Duration, ConfigError> {
@@ -42,12 +46,30 @@ impl JobCheck<'_> {
         }
     }
 
-    pub(super) fn placement(&self) -> Placement {
-        match self.written.placement {
-            Some(PlacementText::Leader) => Placement::Leader,
-            Some(PlacementText::AnyWorker) => Placement::AnyWorker,
-            None => Placement::default(),
+    /// Returns the workers on which the job runs, with the labels that it requires.
+    pub(super) fn runs_on(&self) -> Result<(Placement, Vec<String>), ConfigError> {
+        let Some(written) = &self.written.runs_on else { return Ok((Placement::default(), Vec::new())) };
+        match written.as_ref() {
+            RunsOnText::Named(name) if name == "leader" => Ok((Placement::Leader, Vec::new())),
+            RunsOnText::Named(name) if name == "any" => Ok((Placement::AnyWorker, Vec::new())),
+            RunsOnText::Named(name) => {
+                let short: String = name.chars().take(40).collect();
+                let why = format!("has runs_on {short:?}, which is unknown; use \"leader\", \"any\" or {{ labels = [\"…\"] }}");
+                Err(self.fail(written.span(), &why))
+            }
+            RunsOnText::Labels(labels) if labels.is_empty() => Err(self.fail(
+                written.span(),
+                "has runs_on without labels, so that any worker has them; write runs_on = \"any\", or name labels",
+            )),
+            RunsOnText::Labels(labels) => Ok((Placement::AnyWorker, labels.clone())),
         }
+    }
+
+    pub(super) fn concurrency(&self) -> Result<Option<(String, usize)>, ConfigError> {
+        let Some(written) = &self.written.concurrency else { return Ok(None) };
+        let ConcurrencyText { key, limit } = written.as_ref();
+        let number = self.number("concurrency.limit", limit, 1, CONCURRENCY_MAX)?;
+        Ok(Some((key.clone(), usize::try_from(number).unwrap_or(1))))
     }
 
     pub(super) fn retries(&self) -> Result<Retry, ConfigError> {
@@ -78,6 +100,12 @@ impl JobCheck<'_> {
         let Some(written) = &self.written.history else { return Ok(HISTORY) };
         let number = self.number("history", written, 1, HISTORY_MAX)?;
         Ok(usize::try_from(number).unwrap_or(HISTORY))
+    }
+
+    pub(super) fn pause_after_failures(&self) -> Result<Option<u32>, ConfigError> {
+        let Some(written) = &self.written.pause_after_failures else { return Ok(None) };
+        let number = self.number("pause_after_failures", written, 1, FAILURES_MAX)?;
+        Ok(u32::try_from(number).ok())
     }
 
     fn number(&self, key: &str, written: &Spanned<i64>, least: i64, most: i64) -> Result<i64, ConfigError> {

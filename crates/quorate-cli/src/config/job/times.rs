@@ -2,18 +2,42 @@
 
 use super::JobCheck;
 use crate::{
-    config::{ConfigError, error::nearest, file::Time},
+    config::{
+        ConfigError,
+        error::nearest,
+        file::{AfterText, JobText, Time},
+    },
     time,
 };
-use quorate::scheduler::{Cron, Dst, Schedule, at, delay, every};
+use quorate::scheduler::{AfterEnd, Cron, Dst, InvalidSchedule, Schedule, after, at, delay, every};
 use std::{fmt, ops::Range};
 use toml::Spanned;
 
 impl JobCheck<'_> {
-    /// Returns the schedule. Exactly one of the keys for it must be present.
+    /// Returns the schedule, with the days that it leaves out.
     pub(super) fn schedule(&self) -> Result<Schedule, ConfigError> {
+        let JobText { except, from, until, .. } = self.written;
+        let wrong = |at: Range<usize>, error: InvalidSchedule| {
+            self.fail(at, &format!("has days that cannot be used: {error}"))
+        };
+        let mut schedule = self.on_any_day()?;
+        if let Some(days) = except {
+            schedule = schedule.except(days.as_ref()).map_err(|error| wrong(days.span(), error))?;
+        }
+        if let Some(day) = from {
+            schedule = schedule.from_day(day.as_ref()).map_err(|error| wrong(day.span(), error))?;
+        }
+        if let Some(day) = until {
+            schedule = schedule.until_day(day.as_ref()).map_err(|error| wrong(day.span(), error))?;
+        }
+        Ok(schedule)
+    }
+
+    /// Returns the schedule without these days. Exactly one of the keys for it must be present.
+    fn on_any_day(&self) -> Result<Schedule, ConfigError> {
         let written = self.written;
-        let keys: [(&str, Option<Range<usize>>); 4] = [
+        let keys: [(&str, Option<Range<usize>>); 5] = [
+            ("after", written.after.as_ref().map(Spanned::span)),
             ("schedule", written.schedule.as_ref().map(Spanned::span)),
             ("every", written.every.as_ref().map(Spanned::span)),
             ("delay", written.delay.as_ref().map(Spanned::span)),
@@ -27,6 +51,9 @@ impl JobCheck<'_> {
         if written.schedule.is_none() {
             self.no_zone(given.first().map_or("nothing", |(key, _)| key))?;
         }
+        if let Some(after) = &written.after {
+            return self.after(after.as_ref());
+        }
         match (&written.schedule, &written.every, &written.delay, &written.at) {
             (Some(line), ..) => self.cron(line),
             (_, Some(period), ..) => self.span(period, "every", every),
@@ -39,9 +66,21 @@ impl JobCheck<'_> {
             }
             _ => Err(self.fail(
                 self.at.clone(),
-                "has no schedule; add schedule = \"0 3 * * *\", every = \"10s\", delay = \"10s\" or at = \"2026-12-24T18:00:00Z\"",
+                "has no schedule; add schedule = \"0 3 * * *\", every = \"10s\", delay = \"10s\", after = { job = \"…\" } or at = \"2026-12-24T18:00:00Z\"",
             )),
         }
+    }
+
+    fn after(&self, written: &AfterText) -> Result<Schedule, ConfigError> {
+        let AfterText { job, on } = written;
+        let names = || AfterEnd::ALL.into_iter().map(AfterEnd::as_str);
+        let Some(on) = on else { return Ok(after(job.as_ref(), AfterEnd::Success)) };
+        let Some(end) = AfterEnd::ALL.into_iter().find(|end| end.as_str() == on.as_ref()) else {
+            let short: String = on.as_ref().chars().take(40).collect();
+            let fix = names().collect::<Vec<_>>().join(", ");
+            return Err(self.fail(on.span(), &format!("has after.on {short:?}, which is unknown; use {fix}")));
+        };
+        Ok(after(job.as_ref(), end))
     }
 
     fn cron(&self, line: &Spanned<String>) -> Result<Schedule, ConfigError> {

@@ -24,10 +24,12 @@ mod outcomes;
 mod parsed;
 mod payloads;
 mod pool_log;
+mod ranks;
 mod readers;
 mod release;
 mod requests;
 mod reservations;
+mod rules;
 mod runs;
 mod shards;
 mod slots;
@@ -77,6 +79,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<finality::Finality>::default(),
         Box::<step_down::StepDown>::default(),
         Box::new(succession::Succession),
+        Box::<ranks::Ranks>::default(),
         Box::<ticks::Ticks>::default(),
         Box::<claims::Claims>::default(),
         Box::<attempts::Attempts>::default(),
@@ -84,6 +87,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<dead_letters::DeadLetters>::default(),
         Box::<node_sets::NodeSets>::default(),
         Box::<runs::Runs>::default(),
+        Box::<rules::Rules>::default(),
         Box::<requests::Requests>::default(),
         Box::<freezes::Freezes>::default(),
         Box::<histories::Histories>::default(),

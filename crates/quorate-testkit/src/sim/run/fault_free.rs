@@ -4,15 +4,18 @@
 use super::Run;
 use crate::sim::{
     Event,
-    worker::{LockKind, Operator, group},
+    worker::{LockKind, Operator, Rank, group},
 };
-use futures_util::future::join5;
+use futures_util::future::{join, join4};
 use quorate::env::WallTime;
 use std::time::Duration;
 
 /// The longest time from the end of the last quarantine until there is a leader. The leases of crashed
 /// workers end no later than that quarantine.
 const LEADS_IN: Duration = Duration::from_millis(600);
+/// The longest time within which a preferred worker that does not lead has been healthy for long enough, was noticed by the
+/// leader, and leads.
+const HANDED_OVER_IN: Duration = Duration::from_secs(8);
 /// The longest time within which a new leader must catch up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The time for which the leader is observed after it has caught up.
@@ -29,6 +32,8 @@ const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The longest time within which each shard has an owner and the shares are equal. Before, a worker with another number of
 /// shards leaves, after up to 9 s.
 const SHARED_IN: Duration = Duration::from_secs(14);
+/// The longest time within which a run of the third group follows another one.
+const FOLLOWED_IN: Duration = Duration::from_secs(7);
 /// The time for which the second group is observed after it has caught up.
 const SETTLED_FOR: Duration = Duration::from_millis(2_500);
 /// The longest time within which the consumers must complete every message.
@@ -42,8 +47,9 @@ impl Run {
     /// faults, or `None` if this run has no second group.
     pub(super) async fn run_fault_free_phase(&mut self) -> Option<(WallTime, WallTime)> {
         let has_shards = self.duties[0].locks == Some(LockKind::Shards);
-        let works =
-            self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool || duties.limited);
+        let has_rules = self.duties.iter().any(|duties| duties.rules);
+        let works = has_rules
+            || self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool || duties.limited);
         if !works && !has_shards {
             return None;
         }
@@ -74,6 +80,13 @@ impl Run {
             let until = (usable + RESUMED_IN).max(began + LIFTED_IN);
             Some(self.watch_pool(operator, began, until).await)
         };
+        let rules = async {
+            if has_rules {
+                let followed = || self.outside.rules.followed_since(usable).then_some(0);
+                self.watch("a job that follows another", began, usable + FOLLOWED_IN, followed).await;
+                self.referee.count("rules followed");
+            }
+        };
         let shards = async {
             if has_shards {
                 let balanced = || self.outside.shards.is_balanced(&self.referee).then_some(0);
@@ -81,7 +94,7 @@ impl Run {
                 self.referee.count("shards balanced");
             }
         };
-        join5(jobs, messages, limited, shards, pool).await.4
+        join(join(shards, rules), join4(jobs, messages, limited, pool)).await.1.3
     }
 
     /// Waits until the operator has lifted all pauses and the workers have caught up. Then observes the second
@@ -112,6 +125,18 @@ impl Run {
         let group = group();
         let leader = || self.referee.leader(&group);
         self.watch("the group", began, until, leader).await;
+        let preferred = self.duties.iter().position(|duties| duties.rank == Rank::Preferred);
+        let until = match preferred {
+            Some(preferred) => {
+                let name = format!("w{preferred}");
+                let leads = || self.referee.leader_of(&group).filter(|(worker, _)| **worker == *name);
+                let token = || Some(leads()?.1);
+                self.watch("the preferred worker", began, until + HANDED_OVER_IN, token).await;
+                self.referee.count("the preferred worker leads");
+                until.max(self.truth.now())
+            }
+            None => until,
+        };
         // A leader that was elected during the quarantine may still lose its term, because of an earlier
         // fault. A leader that was elected after the quarantine may not.
         self.truth.reach(until).await;

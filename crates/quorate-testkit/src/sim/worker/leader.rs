@@ -1,5 +1,5 @@
 use super::{
-    Worker,
+    Rank, Worker,
     jobs::{job, specs},
     sink::Letter,
 };
@@ -27,9 +27,12 @@ pub(in super::super) fn group() -> Resource {
 
 /// Campaigns and leads until the environment is stopped. Each campaign ends in one of several ways, and the
 /// next campaign follows.
-pub(super) async fn work(mut worker: Worker) {
+pub(super) async fn work(mut worker: Worker, rank: Rank) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][worker.rng.index(4)]);
-    let election = Election::new(&worker.quorum, GROUP).ttl(ttl);
+    let election = rank.apply(Election::new(&worker.quorum, GROUP).ttl(ttl));
+    if rank == Rank::NeverLeads {
+        worker.referee.tell(&Event::NeverLeads { worker: worker.host.name() });
+    }
     let mut number = 0;
     while !worker.is_stopped() {
         worker.think(&[10, 300]).await;

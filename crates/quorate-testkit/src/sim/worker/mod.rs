@@ -21,8 +21,10 @@ mod limited;
 mod lock_kind;
 mod operator;
 mod pool;
+mod rank;
 mod read_write;
 mod replacer;
+mod rules;
 mod shards;
 mod sink;
 mod slots;
@@ -37,8 +39,10 @@ pub(super) use leases::RESOURCES;
 pub(super) use lock_kind::LockKind;
 pub(super) use operator::{Operator, VALID_FOR};
 pub(super) use pool::{POOL, PoolSpec, pool_specs};
+pub(super) use rank::Rank;
 pub(super) use read_write::READ_WRITE;
 pub(super) use replacer::{ChangeState, Replacer};
+pub(super) use rules::{DoneTicks, FIRST, KEY_LIMIT, NEXT, RULES, RuleBook};
 pub(super) use shards::ShardBook;
 pub(super) use sink::Sinks;
 pub(super) use slots::{SLOTS, SLOTS_NAME};
@@ -57,6 +61,8 @@ pub(super) struct Outside {
     pub(super) limited: Inbox,
     /// The works on shards.
     pub(super) shards: ShardBook,
+    /// The runs of the third group.
+    pub(super) rules: RuleBook,
 }
 
 /// The number of seeds in a thousand in which the workers run the second group.
@@ -70,10 +76,14 @@ const LIMITED_SEEDS: u64 = 200;
 pub(super) struct Duties {
     /// The worker campaigns in the first group, and runs the group's jobs while it leads.
     pub(super) jobs: bool,
+    /// The rank of the worker among these candidates.
+    pub(super) rank: Rank,
     /// The worker handles messages.
     pub(super) claims: bool,
     /// The worker runs jobs of the second group, to which an operator sends requests.
     pub(super) pool: bool,
+    /// The worker runs jobs of the third group, which share a concurrency key or follow each other.
+    pub(super) rules: bool,
     /// The worker competes for locks of this kind, as all workers do.
     pub(super) locks: Option<LockKind>,
     /// The worker handles messages that have an attempt limit.
@@ -107,6 +117,8 @@ impl Duties {
         all[WORKERS - 1].claims |= claims;
         let locks = LockKind::of(seed);
         all.iter_mut().for_each(|duties| duties.locks = locks);
+        Rank::draw(seed, &mut all);
+        all.iter_mut().zip(rules::draw(seed)).for_each(|(duties, rules)| duties.rules = rules);
         all
     }
 }
@@ -134,11 +146,14 @@ impl Worker {
             self.env.spawn(leases::work(worker, resource));
         }
         if duties.jobs {
-            self.env.spawn(leader::work(self.fork("leader")));
+            self.env.spawn(leader::work(self.fork("leader"), duties.rank));
             self.env.spawn(leader::ask_to_resign(self.fork("unseat")));
         }
         if duties.pool {
             self.env.spawn(pool::work(self.fork("pool")));
+        }
+        if duties.rules {
+            self.env.spawn(rules::work(self.fork("rules")));
         }
         if let Some(kind) = duties.locks {
             kind.start(&self);

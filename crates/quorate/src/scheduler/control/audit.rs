@@ -40,7 +40,7 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    pub(super) fn new(request: &JobRequest, leader: &Arc<str>, answer: &JobResponse) -> Self {
+    pub(in crate::scheduler) fn new(request: &JobRequest, leader: &Arc<str>, answer: &JobResponse) -> Self {
         Self {
             id: request.id,
             by: Arc::clone(&request.by),
@@ -64,19 +64,19 @@ impl AuditEntry {
 
 /// The leader's access to the audit list.
 #[derive(Debug)]
-pub(super) struct AuditLog {
+pub(in crate::scheduler) struct AuditLog {
     ledger: Ledger,
     /// True if an entry was written since the list was last pruned.
     has_grown: bool,
 }
 
 impl AuditLog {
-    pub(super) fn new(group: &Ledger) -> Self {
+    pub(in crate::scheduler) fn new(group: &Ledger) -> Self {
         Self { ledger: part(group), has_grown: true }
     }
 
     /// Writes an entry. If an earlier leader has written an entry of the same request, that entry is kept.
-    pub(super) async fn write(&mut self, entry: &AuditEntry) {
+    pub(in crate::scheduler) async fn write(&mut self, entry: &AuditEntry) {
         match self.ledger.write(&entry.key(), None, &entry.to_record()).await {
             Ok(()) => self.has_grown = true,
             Err(LedgerError::Standing(_)) => {}

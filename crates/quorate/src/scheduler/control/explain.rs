@@ -49,6 +49,8 @@ pub enum Reason {
     Running,
     /// The tick is due, and the run of the tick has not started yet.
     Waiting,
+    /// No live worker has the labels that the job requires.
+    NoWorker,
     /// The job is paused, or was paused at the time of the tick.
     Paused,
     /// The group is frozen, or was frozen then.
@@ -77,10 +79,11 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Ran,
         Self::Running,
         Self::Waiting,
+        Self::NoWorker,
         Self::Paused,
         Self::Frozen,
         Self::NoLeader,
@@ -101,6 +104,7 @@ impl Reason {
             Self::Ran => "ran",
             Self::Running => "running",
             Self::Waiting => "waiting",
+            Self::NoWorker => "no-worker",
             Self::Paused => "paused",
             Self::Frozen => "frozen",
             Self::NoLeader => "no-leader",
@@ -183,6 +187,7 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     }
     match facts.is_due(job, at) {
         Due::No => return facts.not_due(Some(at), job, ledger),
+        Due::LeftOut(why) => return facts.left_out(at, &why, job, ledger),
         Due::BeforeRegistration if ledger.history.first().is_some_and(|oldest| at < oldest.tick) => {
             return facts.older_than_the_history(at, job, ledger);
         }
@@ -209,7 +214,15 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     if let Some(waiting) = ledger.waiting.as_ref().filter(|_| is_about_now) {
         return facts.incomplete(Some(at), waiting);
     }
-    if job.waiting.contains(&at) || at.until(facts.now) <= window {
+    let is_waiting = job.waiting.contains(&at) || at.until(facts.now) <= window;
+    if is_waiting && job.lacks_worker {
+        return facts.lacks_worker(at, job);
+    }
+    if let Some(of) = job.row.concurrency.as_ref().filter(|of| is_waiting && ledger.holders.len() >= of.limit)
+    {
+        return facts.waits_for_key(at, of, &ledger.holders);
+    }
+    if is_waiting {
         return facts.waiting(at, job.waiting.contains(&at), window);
     }
     facts.no_record(at, ledger)

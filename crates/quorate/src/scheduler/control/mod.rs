@@ -28,6 +28,7 @@ mod status;
 mod why;
 
 pub use audit::AuditEntry;
+pub(super) use audit::AuditLog;
 pub use error::JobsError;
 pub use explain::{Explanation, Reason};
 pub(super) use inbox::serve_inbox;

@@ -8,9 +8,9 @@ use crate::{
         alert::{AlertKind, JobAlert},
         job::RequestId,
         plan::planner::MARK,
-        policy::Placement,
+        policy::{Labels, Placement},
         schedule::{InvalidSchedule, Schedule, Zone},
-        store::{GroupFreeze, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord},
+        store::{GroupFreeze, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord, WorkRow},
     },
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -30,6 +30,8 @@ pub struct JobStatus {
     pub rules: Arc<str>,
     /// The workers that may run the job's ticks.
     pub placement: Placement,
+    /// The labels that a worker must have to run the ticks, if no live worker has all of them. The runs then wait.
+    pub lacks_worker: Option<Labels>,
     /// The time from which the job's ticks count. It is the time at which the job was first registered, at
     /// which its present schedule or placement was registered, or at which the job was last resumed, whichever
     /// is latest.
@@ -103,6 +105,8 @@ pub(super) struct RegisteredJob {
     pub(super) running: Vec<RunStatus>,
     /// The ticks whose runs are open to workers, and that no worker has started.
     pub(super) waiting: Vec<WallTime>,
+    /// True if the job requires labels that no worker of the ledger has.
+    pub(super) lacks_worker: bool,
     /// The time up to which a leader has decided on all ticks, if the quorum's clock is behind that time because it was
     /// set back.
     pub(super) decided: Option<WallTime>,
@@ -165,7 +169,9 @@ impl RegisteredJob {
         // The leader may have noted it by the time that has elapsed, before the clock shows that time.
         let noted = || self.row.health.as_ref()?.overdue.filter(|since| self.row.deadline() == Some(*since));
         let overdue_since = self.row.overdue_since(now).or_else(noted).filter(|_| frozen.is_none());
-        let JobRow { schedule, rules, any_worker, since, paused, expect_within, health, .. } = self.row;
+        let lacks_worker = self.lacks_worker;
+        let JobRow { schedule, rules, any_worker, labels, since, paused, expect_within, health, .. } =
+            self.row;
         let health = health.unwrap_or_default();
         // A job that is paused until a time runs no earlier than at the end of the freeze.
         let until = match (&paused, &frozen) {
@@ -179,6 +185,7 @@ impl RegisteredJob {
             zone,
             rules,
             placement: if any_worker { Placement::AnyWorker } else { Placement::Leader },
+            lacks_worker: Some(labels).filter(|_| lacks_worker),
             registered: since,
             paused_at: paused.map(|paused| paused.at),
             paused_by: paused.map(|paused| Arc::clone(&paused.by)),
@@ -208,10 +215,14 @@ pub(super) fn jobs(ledger: &LedgerView) -> BTreeMap<Arc<str>, RegisteredJob> {
         .records
         .iter()
         .filter_map(|(key, value)| Some((key.strip_prefix(JobRow::PREFIX)?, JobRow::parse(value).ok()?)));
+    let workers = ledger.records.iter().filter(|(key, _)| key.starts_with(WorkRow::prefix()));
+    let workers: Vec<Labels> = workers.filter_map(|(_, row)| Some(WorkRow::parse(row)?.who.labels)).collect();
     let registered = |(name, row): (&str, JobRow)| {
         let running = running.remove(name).unwrap_or_default();
         let frozen = frozen.clone();
-        (name.into(), RegisteredJob { row, frozen, running, waiting: Vec::new(), decided: None })
+        let lacks_worker = !row.labels.is_empty() && !workers.iter().any(|worker| row.labels.are_in(worker));
+        let waiting = Vec::new();
+        (name.into(), RegisteredJob { row, frozen, running, waiting, lacks_worker, decided: None })
     };
     rows.map(registered).collect()
 }
@@ -368,10 +379,17 @@ mod tests {
             let (tick, worker, term) = (now, "a".into(), term(1));
             let run = RunStatus { tick, request: None, worker, term, orphaned: false };
             let running = if runs { vec![run] } else { Vec::new() };
-            RegisteredJob { row, frozen: None, running, waiting: Vec::new(), decided: None }
-                .into_status("j".into(), now, Vec::new())
-                .next
-                .map(WallTime::as_micros)
+            RegisteredJob {
+                row,
+                frozen: None,
+                running,
+                waiting: Vec::new(),
+                lacks_worker: false,
+                decided: None,
+            }
+            .into_status("j".into(), now, Vec::new())
+            .next
+            .map(WallTime::as_micros)
         };
         let often = every(second).unwrap();
         assert_eq!(next(&often, None, false, false), Some(3_000_000));
@@ -383,15 +401,22 @@ mod tests {
         assert_eq!(next(&after_end, Some(now), false, false), Some(3_500_000));
         assert_eq!(next(&after_end, Some(now), false, true), None, "it depends on the end of the active run");
         let row = JobRow { since: now + second, spec: often.spec(), ..JobRow::default() };
-        let later =
-            RegisteredJob { row, frozen: None, running: Vec::new(), waiting: Vec::new(), decided: None }
-                .into_status("j".into(), now, Vec::new());
+        let later = RegisteredJob {
+            row,
+            frozen: None,
+            running: Vec::new(),
+            waiting: Vec::new(),
+            lacks_worker: false,
+            decided: None,
+        }
+        .into_status("j".into(), now, Vec::new());
         assert_eq!(later.next.map(WallTime::as_micros), Some(4_000_000), "no tick before the registration");
         let no_spec = RegisteredJob {
             row: JobRow::default(),
             frozen: None,
             running: Vec::new(),
             waiting: Vec::new(),
+            lacks_worker: false,
             decided: None,
         };
         assert_eq!(no_spec.schedule(), Err(InvalidSchedule::NotStored));

@@ -7,10 +7,10 @@ use crate::{
         error::JobsError,
         explain::{Explanation, JobFacts, LedgerFacts, NodeFacts, explain},
         jobs::{Jobs, answers},
-        status::nearest,
+        status::{RegisteredJob, nearest},
     },
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 impl Jobs {
     /// Explains why a job did or did not run at `at`. Without a time, explains the latest tick. If too few
@@ -68,10 +68,21 @@ impl Jobs {
         Ok(LedgerFacts {
             leader: leader.map(|leader| leader.worker),
             waiting,
+            holders: holders(job, &jobs),
             job: jobs.remove(job),
             nearest: nearest(job, jobs.keys()),
             others: jobs.len(),
             history,
         })
     }
+}
+
+/// Returns the active runs of the jobs that share the concurrency key of `job`, each with its job and its worker.
+fn holders(job: &str, jobs: &BTreeMap<Arc<str>, RegisteredJob>) -> Vec<(Arc<str>, Arc<str>)> {
+    let Some(of) = jobs.get(job).and_then(|job| job.row.concurrency.as_ref()) else { return Vec::new() };
+    let shares = |job: &RegisteredJob| job.row.concurrency.as_ref().is_some_and(|other| other.key == of.key);
+    let sharing = jobs.iter().filter(|(_, job)| shares(job));
+    sharing
+        .flat_map(|(name, job)| job.running.iter().map(|run| (Arc::clone(name), Arc::clone(&run.worker))))
+        .collect()
 }

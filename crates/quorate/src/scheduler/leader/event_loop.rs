@@ -8,7 +8,7 @@ use crate::{
     sabotage::Sabotage,
     scheduler::{
         alert::JobAlert,
-        control::IncomingRequest,
+        control::{AuditEntry, AuditLog, IncomingRequest},
         job::Job,
         leader::{active_runs::ActiveRuns, leading::Leading},
         plan::{
@@ -16,7 +16,7 @@ use crate::{
             effect::{Effect, RunCompletion},
             housekeeping::Housekeeping,
             job_id::JobId,
-            planner::{LeaderSettings, Planner},
+            planner::{LeaderSettings, LeftOut, Planner},
             requests::{Asked, Granted},
             stand_still::{ClockChange, StandStill},
         },
@@ -108,6 +108,10 @@ impl<'a> EventLoop<'a> {
             ttl: *ttl,
             max_running: *max_running,
             measures: leading.registry.counts().measures().clone(),
+            left_out: LeftOut {
+                keys: term.quorum().config().sabotaged(Sabotage::KeyIgnored),
+                followed: term.quorum().config().sabotaged(Sabotage::FollowedAgain),
+            },
         };
         if term.quorum().config().sabotaged(Sabotage::FreezeNotTakenOver) {
             sealed.forget("", &[GroupFreeze::KEY.into()]);
@@ -232,7 +236,7 @@ impl<'a> EventLoop<'a> {
         }
         let next = self.planner.next_group().filter(|_| is_open);
         // If runs wait for the end of others, these ends must be recorded at once.
-        self.runs.next_start().set(next.filter(|_| !self.planner.table().ready().is_full()));
+        self.runs.next_start().set(next.filter(|_| !self.planner.table().has_blocked()));
         let due = next.map(|next| now + self.now().until(next));
         let wake = due.into_iter().chain([now + WAKE_EVERY]).min()?;
         let latest = due.into_iter().chain([self.housekeeping.next()]).min()?;
@@ -377,6 +381,14 @@ impl<'a> EventLoop<'a> {
                         report.close = None;
                     }
                     self.history.enter(*report);
+                }
+                Effect::Audit(action) => {
+                    let (ledger, leader) =
+                        (self.leading.ledger.clone(), self.leading.term.quorum().config().worker.clone());
+                    self.leading.term.spawn(async move {
+                        let entry = AuditEntry::new(&action.0, &leader, &action.1);
+                        AuditLog::new(&ledger).write(&entry).await;
+                    });
                 }
                 Effect::CountLate { job, by } => self.leading.registry.counts().late(&job, by),
                 Effect::CloseHistory(job) => self.history.close(&job),

@@ -24,6 +24,8 @@ pub(in crate::scheduler) struct ActiveRun {
     pub(in crate::scheduler) cause: RunCause,
     /// True if the leader executes the run.
     pub(in crate::scheduler) here: bool,
+    /// The concurrency key that the run has until it ends.
+    pub(in crate::scheduler) uses: Option<Arc<str>>,
 }
 
 impl ActiveRun {
@@ -36,6 +38,7 @@ impl ActiveRun {
             not_before: pending.not_before,
             cause: pending.cause,
             here: !pending.is_for_workers(job),
+            uses: job.concurrency.as_ref().map(|concurrency| Arc::clone(&concurrency.key)),
         }
     }
 
@@ -67,6 +70,9 @@ pub(in crate::scheduler) enum SkippedTick {
     Paused(PendingRun),
     /// The group was frozen while the tick waited.
     Frozen(PendingRun),
+    /// The end of another job's run, after which the run starts, came while an earlier run of the job was active or
+    /// waited, and the overlap rule skips it; or too many runs waited.
+    Followed(PendingRun),
     /// The job's schedule or placement was changed while the tick waited.
     Changed(WallTime),
 }
@@ -94,6 +100,10 @@ impl Withdrawal {
             Self::Changed => RunOutcome::SkippedMisfire,
             Self::Removed | Self::Ended => RunOutcome::Cancelled,
         }
+    }
+
+    pub(in crate::scheduler) const fn outcome(self) -> (RunOutcome, &'static str) {
+        (self.end(), self.reason())
     }
 
     /// Returns the reason in the history.

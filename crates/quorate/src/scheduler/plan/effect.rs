@@ -8,7 +8,7 @@ use crate::{
         job::Job,
         plan::{active_run::Withdrawal, job_id::JobId},
         run::{on_leader::RunEnd, pending_run::PendingRun},
-        store::{history_writer::RunReport, saved_state::SavedState},
+        store::{JobRequest, JobResponse, history_writer::RunReport, saved_state::SavedState},
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -43,6 +43,8 @@ pub(in crate::scheduler) enum Effect {
     Release { key: Arc<str> },
     /// Writes the end of a run, or of ticks that did not run, to the history.
     Report(Box<RunReport>),
+    /// Writes an action of the leader itself, and its answer, to the audit list.
+    Audit(Box<(JobRequest, JobResponse)>),
     /// Adds the lateness of a run that has started to the job's statistics.
     CountLate { job: Arc<str>, by: Duration },
     /// Drops the data that the history writer has of a removed job. No further entry of the job follows.

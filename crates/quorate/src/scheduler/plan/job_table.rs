@@ -3,15 +3,24 @@
 use crate::{
     env::WallTime,
     measure::{JobGauges, JobsMeasures},
-    scheduler::plan::{
-        active_run::ActiveRun,
-        job_id::JobId,
-        led_job::LedJob,
-        ready_queue::{ReadyOrder, ReadyQueue},
-        timer_queue::TimerQueue,
+    scheduler::{
+        job::Job,
+        plan::{
+            active_run::ActiveRun,
+            job_id::JobId,
+            key_gate::KeyGate,
+            led_job::LedJob,
+            ready_queue::{ReadyOrder, ReadyQueue},
+            timer_queue::TimerQueue,
+        },
+        run::pending_run::PendingRun,
     },
 };
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
 
 /// The leader's jobs. A job stays in the table until it is removed and its last run has ended.
 #[derive(Debug)]
@@ -24,6 +33,10 @@ pub(in crate::scheduler) struct JobTable {
     names: BTreeMap<Arc<str>, JobId>,
     timers: TimerQueue,
     ready: ReadyQueue,
+    keys: KeyGate,
+    ignores_keys: bool,
+    /// For each job, the jobs that run after it.
+    followers: BTreeMap<Arc<str>, BTreeSet<JobId>>,
     /// Removed jobs whose last run has ended since the last call of [`JobTable::take_ended`].
     ended: Vec<LedJob>,
     measures: JobsMeasures,
@@ -49,8 +62,13 @@ enum Phase {
 }
 
 impl JobTable {
-    /// Creates an empty table for a leader that executes at most `max_executing` runs at once.
-    pub(in crate::scheduler) fn new(max_executing: usize, measures: JobsMeasures) -> Self {
+    /// Creates an empty table for a leader that executes at most `max_executing` runs at once. With `ignores_keys` the limits of
+    /// concurrency keys do not hold, for a test.
+    pub(in crate::scheduler) fn new(
+        max_executing: usize,
+        ignores_keys: bool,
+        measures: JobsMeasures,
+    ) -> Self {
         Self {
             slots: Vec::new(),
             vacant: Vec::new(),
@@ -58,6 +76,9 @@ impl JobTable {
             names: BTreeMap::new(),
             timers: TimerQueue::default(),
             ready: ReadyQueue::new(max_executing),
+            keys: KeyGate::default(),
+            ignores_keys,
+            followers: BTreeMap::new(),
             ended: Vec::new(),
             measures,
         }
@@ -109,6 +130,7 @@ impl JobTable {
         let id = JobId { place: self.vacant.pop().unwrap_or(self.slots.len()), seq: self.added };
         self.added += 1;
         self.names.insert(Arc::clone(&job.job().name), id);
+        self.note_follower(id, None, Some(job.job()));
         let gauges = self.measures.gauges(&job.job().name);
         let phase = if registering { Phase::Registering } else { Phase::Open };
         let slot = Some(Box::new(Slot { id, job, phase, timer: None, place: None, gauges }));
@@ -145,8 +167,9 @@ impl JobTable {
     pub(in crate::scheduler) fn remove(&mut self, id: JobId) {
         let Some(slot) = self.slot_mut(id) else { return };
         slot.phase = Phase::Removed;
-        let name = Arc::clone(&slot.job.job().name);
-        self.names.remove(&name);
+        let job = Arc::clone(slot.job.job());
+        self.names.remove(&job.name);
+        self.note_follower(id, Some(&job), None);
         self.reschedule(id);
     }
 
@@ -167,18 +190,55 @@ impl JobTable {
 
     /// Removes the first job with a run that may start now from the ready queue, and returns the job's id.
     /// The next [`JobTable::change`] of the job puts it back.
+    ///
+    /// A job whose concurrency key is in use by as many runs as it permits waits until one of them has ended. A run that an
+    /// earlier leader has opened does not wait: a worker may already execute it.
     pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<JobId> {
-        let id = self.ready.pop()?;
-        if let Some(slot) = self.slot_mut(id) {
+        loop {
+            let id = self.ready.pop()?;
+            let Some(slot) = self.slot_mut(id) else { continue };
             slot.place = None;
+            let is_open = slot.job.head().is_some_and(PendingRun::is_open);
+            let job = Arc::clone(slot.job.job());
+            match job.concurrency.as_ref().filter(|_| !is_open && !self.ignores_keys) {
+                Some(of) if self.keys.is_full(of) => self.keys.wait(&of.key, id),
+                _ => return Some(id),
+            }
         }
-        Some(id)
+    }
+
+    /// Returns whether a run waits for the end of another one, because of a limit.
+    pub(in crate::scheduler) fn has_blocked(&self) -> bool {
+        self.ready.is_full() || self.keys.has_waiting()
+    }
+
+    /// Returns the jobs that run after `job`.
+    pub(in crate::scheduler) fn followers(&self, job: &str) -> Vec<JobId> {
+        self.followers.get(job).into_iter().flatten().copied().collect()
+    }
+
+    /// Notes that the job `before` became the job `now`.
+    pub(in crate::scheduler) fn note_follower(&mut self, id: JobId, before: Option<&Job>, now: Option<&Job>) {
+        if let Some(of) = before.and_then(|job| job.schedule.follows())
+            && let Some(ids) = self.followers.get_mut(&of.job)
+        {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.followers.remove(&of.job);
+            }
+        }
+        if let Some(of) = now.and_then(|job| job.schedule.follows()) {
+            self.followers.entry(Arc::clone(&of.job)).or_default().insert(id);
+        }
     }
 
     /// Adds a started run to the active runs of its job.
     pub(in crate::scheduler) fn begin(&mut self, id: JobId, run: ActiveRun) {
         if run.here {
             self.ready.on_start();
+        }
+        if let Some(key) = &run.uses {
+            self.keys.begin(key);
         }
         self.change(id, |job| job.begin(run));
     }
@@ -190,7 +250,8 @@ impl JobTable {
         if run.here {
             self.ready.on_end();
         }
-        self.reschedule(id);
+        let waited = run.uses.as_ref().map(|key| self.keys.end(key)).unwrap_or_default();
+        waited.into_iter().chain([id]).for_each(|id| self.reschedule(id));
         Some(run)
     }
 
@@ -259,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_run_of_a_back_fill_starts_after_the_ticks_that_were_due_before_its_turn() {
-        let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
+        let mut jobs = JobTable::new(1, false, JobsMeasures::new(&"g".into(), []));
         let (filled, due) = (jobs.add(entry("filled", 1_000), false), jobs.add(entry("due", 1), false));
         let run = PendingRun {
             tick: at(1),
@@ -279,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_due_becomes_ready_and_gets_its_next_timer() {
-        let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
+        let mut jobs = JobTable::new(1, false, JobsMeasures::new(&"g".into(), []));
         let (slow, quick) = (jobs.add(entry("slow", 5), false), jobs.add(entry("quick", 1), false));
         let first = jobs.timers().next().unwrap();
         assert!(first > at(10) && first <= at(11), "{first:?}");
@@ -296,7 +357,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_job_starts_before_it_is_registered_or_after_it_is_removed() {
-        let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
+        let mut jobs = JobTable::new(1, false, JobsMeasures::new(&"g".into(), []));
         let id = jobs.add(entry("j", 1), true);
         assert_eq!(jobs.timers().next(), None);
         jobs.registered(id);
@@ -309,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_removed_job_stays_until_its_last_run_has_ended_also_beside_another_of_its_name() {
-        let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
+        let mut jobs = JobTable::new(1, false, JobsMeasures::new(&"g".into(), []));
         let first = jobs.add(entry("runs", 1), false);
         plan_due(&mut jobs, 11);
         let key = start(&mut jobs, first, 11);

@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+mod follow;
 mod pause;
 mod start;
 mod takeover;
@@ -30,6 +31,7 @@ pub(super) use pause::{EndedPause, is_before};
 #[cfg(test)]
 pub(super) use takeover::unfinished;
 pub(super) use takeover::{FoundJob, RemovedJob, find};
+pub(super) use ticks::DueDecisions;
 
 /// The number of interruptions in one term after which a run still starts again at once. After each further
 /// interruption, the run waits for a pause first.
@@ -190,7 +192,8 @@ impl LedJob {
 
     /// Notes the end of a tick, `at`. Returns whether the row has changed.
     pub(in crate::scheduler) fn note_end(&mut self, end: &HistoryEntry, at: WallTime) -> bool {
-        self.row.note_end(end, at, self.job.on_alert.is_some())
+        let counted = self.job.pause_after_failures.is_some() && self.row.count_end(end);
+        self.row.note_end(end, at, self.job.on_alert.is_some()) || counted
     }
 
     /// Removes an alert that was reported. Returns whether the row has changed.

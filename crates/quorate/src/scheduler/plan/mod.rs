@@ -7,6 +7,7 @@ pub(super) mod effect;
 pub(super) mod housekeeping;
 pub(super) mod job_id;
 mod job_table;
+mod key_gate;
 mod known_jobs;
 mod led_job;
 mod open_request;

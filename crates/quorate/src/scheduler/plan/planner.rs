@@ -32,6 +32,7 @@ use std::{
     time::Duration,
 };
 
+mod followers;
 mod jobs;
 mod pauses;
 mod reports;
@@ -60,6 +61,17 @@ pub(in crate::scheduler) struct LeaderSettings {
     /// The largest number of runs that the leader executes at once.
     pub(in crate::scheduler) max_running: usize,
     pub(in crate::scheduler) measures: JobsMeasures,
+    /// The mechanisms that a test leaves out.
+    pub(in crate::scheduler) left_out: LeftOut,
+}
+
+/// The mechanisms of the planner that a test leaves out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::scheduler) struct LeftOut {
+    /// The limits of concurrency keys.
+    pub(in crate::scheduler) keys: bool,
+    /// The records of runs that follow others.
+    pub(in crate::scheduler) followed: bool,
 }
 
 /// The planner of one term.
@@ -91,6 +103,7 @@ pub(in crate::scheduler) struct Planner {
     /// True once the warning was logged that the ledger drops records of unfinished runs. The leader logs this
     /// warning only once.
     warned: bool,
+    left_out: LeftOut,
     max_clock_offset: Duration,
     /// The effects that the event loop has not taken yet.
     effects: Vec<Effect>,
@@ -98,7 +111,8 @@ pub(in crate::scheduler) struct Planner {
 
 impl Planner {
     pub(in crate::scheduler) fn new(sealed: LedgerSnapshot, settings: LeaderSettings) -> Self {
-        let LeaderSettings { group, worker, term, ttl, max_clock_offset, max_running, measures } = settings;
+        let LeaderSettings { group, worker, term, ttl, max_clock_offset, max_running, measures, left_out } =
+            settings;
         let freeze = sealed
             .row(GroupFreeze::KEY)
             .map_or_else(|| Ok(GroupFreeze::default()), |row| GroupFreeze::parse(row));
@@ -110,7 +124,8 @@ impl Planner {
             group,
             marked: sealed.row(MARK).and_then(|at| at.parse().ok()).map(WallTime::from_micros),
             sealed,
-            table: JobTable::new(max_running, measures),
+            table: JobTable::new(max_running, left_out.keys, measures),
+            left_out,
             removed: BTreeMap::new(),
             freeze,
             requests: Requests::default(),

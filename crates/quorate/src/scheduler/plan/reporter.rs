@@ -132,8 +132,12 @@ impl Reporter {
             SkippedTick::Changed(tick) => {
                 not_run(tick, Withdrawal::Changed.end(), Withdrawal::Changed.reason())
             }
-            SkippedTick::Paused(run) => self.left_out(job, run, now, Withdrawal::Paused),
-            SkippedTick::Frozen(run) => self.left_out(job, run, now, Withdrawal::Frozen),
+            SkippedTick::Paused(run) => self.left_out(job, run, now, Withdrawal::Paused.outcome()),
+            SkippedTick::Frozen(run) => self.left_out(job, run, now, Withdrawal::Frozen.outcome()),
+            SkippedTick::Followed(run) => {
+                let why = "the run that it follows ended while an earlier run of the job went on";
+                self.left_out(job, run, now, (RunOutcome::SkippedOverlap, why))
+            }
             SkippedTick::Decided(_, SkipReason::Final) => return None,
             SkippedTick::Decided(tick, why @ SkipReason::Pruned) => {
                 not_run(tick, RunOutcome::SkippedMisfire, &why.to_string())
@@ -142,10 +146,17 @@ impl Reporter {
         })
     }
 
-    /// Returns the report of a waiting tick that a pause of the job or a freeze of the group left out.
-    fn left_out(&self, job: &Arc<Job>, run: PendingRun, now: WallTime, why: Withdrawal) -> RunReport {
-        let (end, why) = (why.end(), why.reason());
-        let closes = run.seen.is_some() || is_kept(job, run.at, now);
+    /// Returns the report of a run that a pause of the job, a freeze of the group or the overlap rule left out. A later leader
+    /// finds the end of a run that it follows for as long as the ledger has the record of that one, which may be older than
+    /// the misfire window.
+    fn left_out(
+        &self,
+        job: &Arc<Job>,
+        run: PendingRun,
+        now: WallTime,
+        (end, why): (RunOutcome, &str),
+    ) -> RunReport {
+        let closes = run.seen.is_some() || is_kept(job, run.at, now) || job.schedule.follows().is_some();
         let close = closes.then(|| self.close(Arc::clone(&run.key), run.at, end, why));
         RunReport { close, ..self.not_run(job, (run.tick, run.tick), run.cause, end, why) }
     }
@@ -250,7 +261,7 @@ mod tests {
     fn a_run_that_was_dropped_is_closed_only_under_at_most_once() {
         for (delivery, closes) in [(Delivery::AtMostOnce, true), (Delivery::AtLeastOnce, false)] {
             let (key, cause, here) = ("k".into(), RunCause::Scheduled, true);
-            let run = ActiveRun { key, tick: at(7), at: at(7), not_before: at(7), cause, here };
+            let run = ActiveRun { key, tick: at(7), at: at(7), not_before: at(7), cause, here, uses: None };
             let report = reporter().aborted(&job(delivery), run, at(8), SECOND);
             assert_eq!((report.entry.end, report.close.is_some()), (RunOutcome::Cancelled, closes));
             assert_eq!((report.entry.started, report.entry.attempts), (Some(at(8)), 1));

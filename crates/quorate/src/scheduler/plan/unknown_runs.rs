@@ -119,6 +119,7 @@ mod tests {
             delivery: Delivery::AtLeastOnce,
             cause: RunCause::Scheduled,
             term: FencingToken::new(3),
+            labels: Default::default(),
             state: None,
             cancel: None,
             token: FencingToken::new(1),

@@ -9,7 +9,7 @@ use crate::{
     sabotage::Sabotage,
     scheduler::{
         job::{Job, RunCause, RunGuard, RunOutcome, RunOutput},
-        policy::Delivery,
+        policy::{Delivery, Labels},
         registry::JobRegistry,
         run::{
             Cancel, Execution, ExecutionEnd,
@@ -37,6 +37,7 @@ pub(in crate::scheduler) struct WorkerParts {
     pub(in crate::scheduler) group: Arc<str>,
     /// The number of runs that the worker executes at the same time.
     pub(in crate::scheduler) max_running: usize,
+    pub(in crate::scheduler) labels: Labels,
     pub(in crate::scheduler) ttl: Duration,
     pub(in crate::scheduler) grace: Duration,
 }

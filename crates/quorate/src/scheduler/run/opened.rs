@@ -108,6 +108,7 @@ fn first_generation(
             cause => cause,
         },
         term: term.unchecked_token(),
+        labels: job.labels.clone(),
         state: state.text(),
         cancel: None,
         token: Default::default(),

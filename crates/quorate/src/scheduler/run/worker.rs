@@ -295,6 +295,7 @@ impl Worker {
         let who = Announcement {
             worker: Arc::clone(&self.with.quorum.config().worker),
             room: self.with.max_running,
+            labels: self.with.labels.clone(),
             jobs: self.jobs,
         };
         session.announced = Some(who.clone());

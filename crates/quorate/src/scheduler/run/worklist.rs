@@ -209,6 +209,7 @@ mod tests {
             delivery: Delivery::AtMostOnce,
             cause: RunCause::Scheduled,
             term: FencingToken::new(3),
+            labels: Default::default(),
             state: None,
             cancel: None,
             token: FencingToken::default(),
@@ -218,7 +219,7 @@ mod tests {
 
     /// Returns the row with these jobs' runs, the assignments, and the reasons to cancel them.
     fn row(runs: &[(&str, u64, Option<&str>)]) -> WorkRow {
-        let who = Announcement { worker: "w".into(), room: 9, jobs: 1 };
+        let who = Announcement { worker: "w".into(), room: 9, labels: Default::default(), jobs: 1 };
         let run = |(job, seq, cancel): &(&str, u64, Option<&str>)| {
             (key(job), WorkRun::new(id(*seq), cancel.map(Into::into)))
         };

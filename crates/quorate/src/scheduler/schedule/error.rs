@@ -79,6 +79,22 @@ pub enum InvalidSchedule {
         /// The value.
         time: Duration,
     },
+    /// A day on which a schedule has no ticks, or its first or last day, cannot be used.
+    #[error("`{field}` {value:?} {reason}")]
+    Day {
+        /// The name of the field: `except`, `from` or `until`.
+        field: &'static str,
+        /// The value.
+        value: String,
+        /// The reason, and the fix.
+        reason: String,
+    },
+    /// The schedule has no days on which it could be left out.
+    #[error("a {kind} has no days; remove `except`, `from` and `until`, or write a cron line or `every`")]
+    NoDays {
+        /// The kind of the schedule.
+        kind: &'static str,
+    },
     /// A schedule in the ledger is of a kind that this version does not know.
     #[error("the schedule is of a kind that this version does not know; update this program")]
     UnknownKind,

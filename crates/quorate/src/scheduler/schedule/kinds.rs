@@ -1,8 +1,10 @@
 use crate::{
     env::WallTime,
     scheduler::schedule::{
+        after::{After, AfterEnd},
         at::At,
         cron::Cron,
+        days::Days,
         delay::Delay,
         error::InvalidSchedule,
         every::Every,
@@ -10,7 +12,7 @@ use crate::{
         zone::Zone,
     },
 };
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// The points in time at which a job is due, its *ticks*. The functions [`every`], [`delay`] and [`at`] return
 /// a schedule. A [`Cron`] line and a [`Timetable`] (with [`Schedule::custom`]) can be converted to one.
@@ -26,7 +28,11 @@ use std::{fmt, time::Duration};
 /// # Ok::<(), quorate::scheduler::InvalidSchedule>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schedule(pub(super) Kind);
+pub struct Schedule {
+    pub(super) kind: Kind,
+    /// The days on which it has ticks. `None` for all days.
+    pub(super) days: Option<Arc<Days>>,
+}
 
 /// The kinds of schedules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +41,7 @@ pub(super) enum Kind {
     Cron(Cron),
     Delay(Delay),
     At(At),
+    After(After),
     Custom(GuardedTimetable),
 }
 
@@ -45,7 +52,7 @@ pub(super) enum Kind {
 /// [`InvalidSchedule::Interval`] if the period is shorter than a millisecond, has a fraction of a
 /// microsecond, or is longer than the wall clock can count.
 pub fn every(period: Duration) -> Result<Schedule, InvalidSchedule> {
-    Every::new(period).map(|every| Schedule(Kind::Every(every)))
+    Every::new(period).map(|every| Schedule::of(Kind::Every(every)))
 }
 
 /// Returns a schedule whose next tick is due `delay` after the end of the last run. Two runs of the job never
@@ -59,20 +66,110 @@ pub fn every(period: Duration) -> Result<Schedule, InvalidSchedule> {
 /// # Errors
 /// As for [`every`].
 pub fn delay(delay: Duration) -> Result<Schedule, InvalidSchedule> {
-    Delay::new(delay).map(|delay| Schedule(Kind::Delay(delay)))
+    Delay::new(delay).map(|delay| Schedule::of(Kind::Delay(delay)))
 }
 
 /// Returns a schedule with one tick, at `moment`. A moment in the past is accepted. If a job is registered
 /// after `moment`, it has no tick.
 pub const fn at(moment: WallTime) -> Schedule {
-    Schedule(Kind::At(At(moment)))
+    Schedule::of(Kind::At(At(moment)))
+}
+
+/// Returns a schedule with a tick after each run of `job` that ends as `on` says. `job` is a job of the same group.
+///
+/// The run gets the tick of the run that it follows: the time at which that was due, or was requested. The ledger records
+/// it under this tick, so that there is one run for each end, also if the leader changes in between. While the job is
+/// paused, ends get no run. Runs of a back-fill are followed by none. Jobs that follow each other in a circle are refused.
+///
+/// ```
+/// use quorate::scheduler::{AfterEnd, Job, after};
+///
+/// let load = Job::new("load", after("extract", AfterEnd::Success), |_run| async { Ok::<(), String>(()) });
+/// assert_eq!(load.schedule().to_string(), "after each success of \"extract\"");
+/// ```
+pub fn after(job: &str, on: AfterEnd) -> Schedule {
+    Schedule::of(Kind::After(After { job: job.into(), on }))
 }
 
 impl Schedule {
+    /// Returns the job whose ends this schedule follows, if it does.
+    pub(in crate::scheduler) fn follows(&self) -> Option<&After> {
+        match &self.kind {
+            Kind::After(after) => Some(after),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn of(kind: Kind) -> Self {
+        Self { kind, days: None }
+    }
+
+    /// Leaves out the ticks on these days, such as `2027-12-25`. The days are those of the schedule's
+    /// [zone](Schedule::zone), from midnight to midnight; for all schedules but cron lines that is UTC. A tick on such a
+    /// day is no tick: it does not run later either.
+    ///
+    /// ```
+    /// use quorate::scheduler::{Cron, InvalidSchedule, Schedule};
+    ///
+    /// let daily: Schedule = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?.into();
+    /// let workdays = daily.except(["2027-12-25", "2027-12-26"])?.from_day("2027-01-01")?.until_day("2027-12-31")?;
+    /// assert!(workdays.to_string().ends_with("not on 2027-12-25, 2027-12-26"));
+    /// assert!(matches!(workdays.except(["Christmas"]), Err(InvalidSchedule::Day { field: "except", .. })));
+    /// # Ok::<(), InvalidSchedule>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidSchedule::Day`] if a text is not a day, or there are more than 400. [`InvalidSchedule::NoDays`] for a
+    /// [`delay`] and for [`at`].
+    pub fn except(self, days: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, InvalidSchedule> {
+        self.with_days(|of| of.except(days))
+    }
+
+    /// Leaves out the ticks before this day, such as `2027-01-01`, in the zone of [`Schedule::except`].
+    ///
+    /// # Errors
+    /// As for [`Schedule::except`], and if the last day is earlier.
+    pub fn from_day(self, day: &str) -> Result<Self, InvalidSchedule> {
+        self.with_days(|days| days.set_from(day))
+    }
+
+    /// Leaves out the ticks after this day, such as `2027-12-31`, in the zone of [`Schedule::except`].
+    ///
+    /// # Errors
+    /// As for [`Schedule::except`], and if the first day is later.
+    pub fn until_day(self, day: &str) -> Result<Self, InvalidSchedule> {
+        self.with_days(|days| days.set_until(day))
+    }
+
+    fn with_days(
+        mut self,
+        change: impl FnOnce(&mut Days) -> Result<(), InvalidSchedule>,
+    ) -> Result<Self, InvalidSchedule> {
+        let kind = match self.kind {
+            Kind::Delay(_) => "delay",
+            Kind::At(_) => "single time (`at`)",
+            Kind::After(_) => "job that runs after another",
+            Kind::Every(_) | Kind::Cron(_) | Kind::Custom(_) => {
+                change(Arc::make_mut(self.days.get_or_insert_default()))?;
+                self.days = self.days.filter(|days| **days != Days::default());
+                return Ok(self);
+            }
+        };
+        Err(InvalidSchedule::NoDays { kind })
+    }
+
+    /// Returns the reason why a tick at `at` would be left out: the day is excepted, before the first or after the last.
+    /// Returns `None` if it would not.
+    #[doc(hidden)]
+    pub fn left_out(&self, at: WallTime) -> Option<String> {
+        let is_tick = || self.next_on_any_day(at - Duration::from_micros(1)) == Some(at);
+        self.days.as_ref()?.left_out(self.zone(), at).filter(|_| is_tick())
+    }
+
     /// Returns a schedule with the ticks of `table`. The results of `table` are checked: see
     /// [`Timetable::next_after`].
     pub fn custom(table: impl Timetable + 'static) -> Self {
-        Self(Kind::Custom(GuardedTimetable::new(table)))
+        Self::of(Kind::Custom(GuardedTimetable::new(table)))
     }
 
     /// Returns the first tick strictly later than `after`, or `None` if there is none.
@@ -82,11 +179,19 @@ impl Schedule {
     /// be the end of the last run. Calls that pass each result to the next call then return the ticks that
     /// would follow if each run took no time.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
-        match &self.0 {
+        match &self.days {
+            None => self.next_on_any_day(after),
+            Some(days) => days.next_after(self.zone(), after, |after| self.next_on_any_day(after)),
+        }
+    }
+
+    fn next_on_any_day(&self, after: WallTime) -> Option<WallTime> {
+        match &self.kind {
             Kind::Every(every) => every.next_after(after),
             Kind::Cron(cron) => cron.next_after(after),
             Kind::Delay(delay) => delay.next_after_end(after),
             Kind::At(at) => at.next_after(after),
+            Kind::After(_) => None,
             Kind::Custom(custom) => custom.next_after(after),
         }
     }
@@ -101,13 +206,13 @@ impl Schedule {
     /// tick is known in advance. Such a tick must not be skipped, because without its run no further tick would
     /// follow.
     pub const fn is_after_end(&self) -> bool {
-        matches!(self.0, Kind::Delay(_))
+        matches!(self.kind, Kind::Delay(_))
     }
 
     /// Returns the tick that follows a run which ended at `end`, as the ledger records it. Returns `None` if
     /// ticks do not depend on the ends of runs.
     pub fn next_after_end(&self, end: WallTime) -> Option<WallTime> {
-        match &self.0 {
+        match &self.kind {
             Kind::Delay(delay) => delay.next_after_end(end),
             _ => None,
         }
@@ -130,16 +235,16 @@ impl Schedule {
     /// Returns the time between two ticks, or between the end of a run and the next tick, if this time is
     /// always the same. Returns `None` if it varies, or if there is only one tick.
     pub fn interval(&self) -> Option<Duration> {
-        match &self.0 {
+        match &self.kind {
             Kind::Every(every) => Some(every.period()),
             Kind::Delay(delay) => Some(delay.time()),
-            Kind::Cron(_) | Kind::At(_) | Kind::Custom(_) => None,
+            Kind::Cron(_) | Kind::At(_) | Kind::After(_) | Kind::Custom(_) => None,
         }
     }
 
     /// Returns the error of a [`Timetable`] that has violated its contract. Such a timetable has no more ticks.
     pub fn error(&self) -> Option<&str> {
-        match &self.0 {
+        match &self.kind {
             Kind::Custom(custom) => custom.error(),
             _ => None,
         }
@@ -176,12 +281,14 @@ impl Schedule {
         /// 2024-01-01. It is a constant, so that all workers examine the same ticks.
         const SAMPLE_FROM: WallTime = WallTime::from_micros(1_704_067_200_000_000);
         const SAMPLE: usize = 100;
-        match &self.0 {
+        match &self.kind {
             Kind::Every(every) => every.period(),
             Kind::Delay(delay) => delay.time(),
             Kind::At(_) => Duration::from_secs(24 * 3600),
+            Kind::After(_) => Duration::from_secs(60),
             Kind::Cron(_) | Kind::Custom(_) => {
-                let ticks: Vec<WallTime> = self.upcoming(SAMPLE_FROM, SAMPLE).collect();
+                let any_day = Self::of(self.kind.clone());
+                let ticks: Vec<WallTime> = any_day.upcoming(SAMPLE_FROM, SAMPLE).collect();
                 let gaps = ticks.windows(2).map(|two| two[0].until(two[1]));
                 gaps.min().unwrap_or(Duration::from_secs(24 * 3600))
             }
@@ -194,10 +301,10 @@ impl Schedule {
     /// moment.
     pub(in crate::scheduler) fn cut(&self, after: WallTime, until: WallTime, most: usize) -> WallTime {
         let gaps = u32::try_from(most).unwrap_or(u32::MAX);
-        let gap = match &self.0 {
+        let gap = match &self.kind {
             Kind::Every(every) => every.period(),
             Kind::Delay(delay) => delay.time(),
-            Kind::Cron(_) | Kind::At(_) => Duration::from_secs(1),
+            Kind::Cron(_) | Kind::At(_) | Kind::After(_) => Duration::from_secs(1),
             Kind::Custom(_) => {
                 let fits = |gap: &Duration| {
                     let from = until - *gap * gaps;
@@ -219,7 +326,7 @@ impl Schedule {
     /// Returns the zone in which people read the ticks: that of a cron line, and UTC for all other schedules.
     pub fn zone(&self) -> &Zone {
         static UTC: Zone = Zone::UTC;
-        match &self.0 {
+        match &self.kind {
             Kind::Cron(cron) => cron.zone_of(),
             _ => &UTC,
         }
@@ -228,19 +335,21 @@ impl Schedule {
 
 impl From<Cron> for Schedule {
     fn from(cron: Cron) -> Self {
-        Self(Kind::Cron(cron))
+        Self::of(Kind::Cron(cron))
     }
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.kind {
             Kind::Every(every) => every.fmt(f),
             Kind::Cron(cron) => cron.fmt(f),
             Kind::Delay(delay) => delay.fmt(f),
             Kind::At(at) => at.fmt(f),
+            Kind::After(after) => after.fmt(f),
             Kind::Custom(custom) => custom.fmt(f),
-        }
+        }?;
+        self.days.iter().try_for_each(|days| days.fmt(f))
     }
 }
 

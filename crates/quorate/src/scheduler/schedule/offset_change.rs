@@ -54,7 +54,7 @@ impl Schedule {
     /// schedule has a zone of its own, that zone is used. Returns `None` if the tables have no later change.
     #[doc(hidden)]
     pub fn next_offset_change(&self, zone: &Zone, after: WallTime) -> Option<OffsetChange> {
-        let cron = match &self.0 {
+        let cron = match &self.kind {
             Kind::Cron(cron) => Some(cron),
             _ => None,
         };

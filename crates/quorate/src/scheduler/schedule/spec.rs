@@ -1,14 +1,17 @@
 use crate::{
     env::WallTime,
     scheduler::schedule::{
+        after::AfterEnd,
         cron::Cron,
+        days::Days,
         delay::Delay,
         dst::Dst,
         error::InvalidSchedule,
         every::Every,
-        kinds::{Kind, Schedule, at},
+        kinds::{Kind, Schedule, after, at},
     },
 };
+use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
@@ -48,6 +51,27 @@ pub enum ScheduleSpec {
         /// The time of the tick, in microseconds since the Unix epoch.
         micros: u64,
     },
+    /// A schedule that [`after`] returns.
+    After {
+        /// The job that it follows.
+        job: Arc<str>,
+        /// The ends that it follows.
+        on: AfterEnd,
+    },
+    /// A schedule with ticks on some days only.
+    Days {
+        /// The schedule without these days.
+        of: Box<ScheduleSpec>,
+        /// The days without ticks, such as `2027-12-25`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        except: Vec<Arc<str>>,
+        /// The first day.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Arc<str>>,
+        /// The last day.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Arc<str>>,
+    },
     /// A kind of schedule that this version does not know, because a later version added it.
     #[serde(other)]
     Unknown,
@@ -73,7 +97,19 @@ impl Schedule {
     /// Returns the schedule as data, or `None` for a [`Timetable`](super::Timetable).
     #[doc(hidden)]
     pub fn spec(&self) -> Option<ScheduleSpec> {
-        Some(match &self.0 {
+        let of = self.spec_of_kind()?;
+        let Some(days) = &self.days else { return Some(of) };
+        let text = |day: Option<Date>| day.map(|day| day.to_string().into());
+        Some(ScheduleSpec::Days {
+            of: Box::new(of),
+            except: Days::texts(days.except.iter().copied()),
+            from: text(days.from),
+            until: text(days.until),
+        })
+    }
+
+    fn spec_of_kind(&self) -> Option<ScheduleSpec> {
+        Some(match &self.kind {
             Kind::Every(every) => ScheduleSpec::Every { micros: micros(every.period()) },
             Kind::Cron(cron) => ScheduleSpec::Cron {
                 line: cron.text().into(),
@@ -82,6 +118,7 @@ impl Schedule {
             },
             Kind::Delay(delay) => ScheduleSpec::Delay { micros: micros(delay.time()) },
             Kind::At(at) => ScheduleSpec::At { micros: at.0.as_micros() },
+            Kind::After(of) => ScheduleSpec::After { job: Arc::clone(&of.job), on: of.on },
             Kind::Custom(_) => return None,
         })
     }
@@ -93,10 +130,25 @@ impl Schedule {
     #[doc(hidden)]
     pub fn from_spec(spec: &ScheduleSpec) -> Result<Self, InvalidSchedule> {
         Ok(match spec {
-            ScheduleSpec::Every { micros } => Self(Kind::Every(Every::new(Duration::from_micros(*micros))?)),
+            ScheduleSpec::Every { micros } => {
+                Self::of(Kind::Every(Every::new(Duration::from_micros(*micros))?))
+            }
             ScheduleSpec::Cron { line, zone, dst } => Cron::read(line)?.zone(zone)?.dst(dst.parse()?).into(),
-            ScheduleSpec::Delay { micros } => Self(Kind::Delay(Delay::new(Duration::from_micros(*micros))?)),
+            ScheduleSpec::Delay { micros } => {
+                Self::of(Kind::Delay(Delay::new(Duration::from_micros(*micros))?))
+            }
             ScheduleSpec::At { micros } => at(WallTime::from_micros(*micros)),
+            ScheduleSpec::After { job, on } => after(job, *on),
+            ScheduleSpec::Days { of, except, from, until } => {
+                let mut schedule = Self::from_spec(of)?.except(except)?;
+                if let Some(from) = from {
+                    schedule = schedule.from_day(from)?;
+                }
+                if let Some(until) = until {
+                    schedule = schedule.until_day(until)?;
+                }
+                schedule
+            }
             ScheduleSpec::Unknown => return Err(InvalidSchedule::UnknownKind),
         })
     }

@@ -22,7 +22,12 @@ impl Schedule {
     /// the zone of the schedule.
     #[doc(hidden)]
     pub fn words(&self) -> String {
-        match &self.0 {
+        let days = self.days.as_ref().map_or_else(String::new, |days| days.words());
+        format!("{}{days}", self.words_of_kind())
+    }
+
+    fn words_of_kind(&self) -> String {
+        match &self.kind {
             Kind::Every(every) => {
                 format!("every {}, counted from 1970-01-01 00:00 UTC", span(every.period()))
             }
@@ -33,8 +38,9 @@ impl Schedule {
                 )
             }
             Kind::At(at) => format!("once, at {}", Zone::UTC.format(at.0)),
+            Kind::After(after) => after.to_string(),
             Kind::Cron(cron) => crontab::words(cron.text()).unwrap_or_else(|| cron.text().to_owned()),
-            Kind::Custom(_) => self.to_string(),
+            Kind::Custom(custom) => custom.to_string(),
         }
     }
 }

@@ -1,6 +1,7 @@
 use crate::{env::WallTime, plain::plain, scheduler::schedule::error::InvalidSchedule};
 use jiff::{
     Timestamp, Zoned,
+    civil::Date,
     tz::{TimeZone, TimeZoneDatabase},
 };
 use std::fmt;
@@ -85,9 +86,14 @@ impl Zone {
     }
 
     /// Returns `at` in local time, or `None` outside the calendar.
-    fn local(&self, at: WallTime) -> Option<Zoned> {
+    pub(super) fn local(&self, at: WallTime) -> Option<Zoned> {
         let instant = Timestamp::from_microsecond(i64::try_from(at.as_micros()).ok()?).ok()?;
         Some(instant.to_zoned(self.0.clone()))
+    }
+
+    /// Returns the first instant of a day.
+    pub(super) fn start_of(&self, day: Date) -> Option<Timestamp> {
+        Some(day.to_zoned(self.0.clone()).ok()?.timestamp())
     }
 
     /// Returns the number of seconds by which local time is ahead of UTC. `utc` is the instant, in seconds

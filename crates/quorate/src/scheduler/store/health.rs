@@ -32,7 +32,7 @@ pub struct JobHealth {
 
 impl JobHealth {
     /// Adds an alert. If too many wait, the oldest is dropped.
-    pub(super) fn push(&mut self, job: &Arc<str>, kind: AlertKind, at: WallTime, reason: &str) {
+    pub(in crate::scheduler) fn push(&mut self, job: &Arc<str>, kind: AlertKind, at: WallTime, reason: &str) {
         if self.alerts.len() == ALERTS_MAX {
             let lost = self.alerts.remove(0);
             tracing::warn!(

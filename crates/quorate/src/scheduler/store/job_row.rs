@@ -2,9 +2,9 @@ use crate::{
     env::WallTime,
     scheduler::{
         job::{Job, RequestId},
-        policy::Placement,
+        policy::{Concurrency, Labels, Placement},
         schedule::ScheduleSpec,
-        store::{RecordError, health::JobHealth, record_life},
+        store::{RecordError, failed_runs::FailedRuns, health::JobHealth, record_life},
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -54,6 +54,15 @@ pub struct JobRow {
     /// The condition of the job, and its unreported alerts. `None` until the first alert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<JobHealth>,
+    /// The labels that a worker must have to run the ticks.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
+    /// The limit of the active runs that the job shares with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<Concurrency>,
+    /// The failed runs in a row, if the leader pauses the job after some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedRuns>,
     /// The last eight requests that changed the row, the newest last. If a leader crashes before it answers a
     /// request, the next leader receives the request again. The next leader then sees here that the request was
     /// already carried out.
@@ -101,10 +110,13 @@ impl JobRow {
             rules: job.rules().into(),
             spec: job.schedule.spec(),
             any_worker: job.placement == Placement::AnyWorker,
+            labels: job.labels.clone(),
+            concurrency: job.concurrency.clone(),
             window: Some(record_life::window(job)),
             expect_within: job.expect_within,
             expected_from: expected.then(|| self.expected_from.unwrap_or(now)),
             succeeded: self.succeeded.filter(|_| expected),
+            failed: self.failed.clone().filter(|_| job.pause_after_failures.is_some()),
             ..self.clone()
         }
     }

@@ -5,6 +5,7 @@
 mod condition;
 mod end_log;
 mod error;
+mod failed_runs;
 mod group_freeze;
 pub(super) mod health;
 mod history;

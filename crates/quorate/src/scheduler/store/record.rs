@@ -3,7 +3,7 @@ use crate::{
     node::{FencingToken, copy::AssignmentId},
     scheduler::{
         job::{RequestId, RunCause, RunOutcome},
-        policy::Delivery,
+        policy::{Delivery, Labels},
         store::{REASON_MAX, RecordError},
     },
 };
@@ -74,6 +74,9 @@ pub struct OpenRun {
     pub cause: RunCause,
     /// The term that first opened the run. The history entry of the run has the same term.
     pub term: FencingToken,
+    /// The labels that the worker must have.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// The state that earlier runs of the job have saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
@@ -304,6 +307,7 @@ mod tests {
             delivery: Delivery::AtLeastOnce,
             cause: RunCause::Scheduled,
             term: TERM,
+            labels: Default::default(),
             state: None,
             cancel: None,
             token: TERM,

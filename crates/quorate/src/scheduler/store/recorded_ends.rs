@@ -5,6 +5,7 @@ use crate::{
     env::WallTime,
     scheduler::{
         job::{Job, RequestId, RunCause, RunOutcome},
+        schedule::AfterEnd,
         store::{HistoryEntry, RunRecord, job_and_tick, request_of, snapshot::LedgerSnapshot},
     },
 };
@@ -109,6 +110,57 @@ fn entry_from(job: &Arc<str>, tick: WallTime, cause: RunCause, record: &RunRecor
         ..HistoryEntry::new(job, from.unwrap_or(tick), cause, *end, worker, *term)
     };
     Some(RecordedEnd { entry, at: *at + took.unwrap_or_default() })
+}
+
+/// The end of a run that other jobs may follow.
+#[derive(Debug)]
+pub(in crate::scheduler) struct FollowedEnd {
+    pub(in crate::scheduler) tick: WallTime,
+    end: RunOutcome,
+    /// True if the run was one of a back-fill.
+    is_backfill: bool,
+    /// The time of the run's record.
+    pub(in crate::scheduler) at: WallTime,
+    /// The time at which the run ended.
+    pub(in crate::scheduler) ended: WallTime,
+}
+
+impl FollowedEnd {
+    pub(in crate::scheduler) fn new(entry: &HistoryEntry, at: WallTime, ended: WallTime) -> Self {
+        let is_backfill = matches!(entry.cause, RunCause::Backfilled { .. });
+        Self { tick: entry.tick, end: entry.end, is_backfill, at, ended }
+    }
+
+    /// Returns whether a job follows the end that follows the ends `on`.
+    pub(in crate::scheduler) fn is_followed(&self, on: AfterEnd) -> bool {
+        let fails = matches!(self.end, RunOutcome::Failed | RunOutcome::TimedOut | RunOutcome::Lost);
+        !self.is_backfill
+            && match on {
+                AfterEnd::Success => self.end == RunOutcome::Done,
+                AfterEnd::Failure => fails,
+                AfterEnd::End => fails || matches!(self.end, RunOutcome::Done | RunOutcome::Cancelled),
+            }
+    }
+}
+
+/// Returns the ends of a job's runs that the seal found, the oldest first, with those of requested runs.
+pub(in crate::scheduler) fn ends_to_follow(job: &Arc<str>, sealed: &LedgerSnapshot) -> Vec<FollowedEnd> {
+    let followed = |RecordedEnd { entry, at }: RecordedEnd, record: &RunRecord| {
+        FollowedEnd::new(&entry, record.at(), at)
+    };
+    let ticks = sealed.ended(job).filter_map(|(tick, record)| {
+        Some(followed(entry_from(job, tick, RunCause::Scheduled, record)?, record))
+    });
+    let causes: BTreeMap<RequestId, RunCause> =
+        sealed.requests().map(|row| (row.id(), row.cause())).collect();
+    let requested = sealed.ended_on_request().filter_map(|(key, record)| {
+        let (id, (of, tick)) = (request_of(key)?, job_and_tick(key)?);
+        let cause = causes.get(&id).copied().unwrap_or(RunCause::Triggered { id });
+        (*of == **job).then(|| Some(followed(entry_from(job, tick, cause, record)?, record)))?
+    });
+    let mut ends: Vec<FollowedEnd> = ticks.chain(requested).collect();
+    ends.sort_by_key(|end| (end.ended, end.tick));
+    ends
 }
 
 /// Returns the ends of the job's ticks that the seal found, the newest first. Requested runs are not among them.

@@ -281,11 +281,12 @@ impl LedgerSnapshot {
     }
 
     /// Notes that this leader has closed a run, so that the leader makes no further decision on the run.
-    pub(in crate::scheduler) fn settle(&mut self, key: &str, end: RunOutcome) {
-        if let Some(known) = self.runs.get_mut(key) {
-            let worker = known.worker().cloned().unwrap_or_default();
-            *known = RunRecord::closed(&worker, (end, ""), None, (known.term(), known.at()));
-        }
+    /// Returns the time of the run's record, if the ledger had one.
+    pub(in crate::scheduler) fn settle(&mut self, key: &str, end: RunOutcome) -> Option<WallTime> {
+        let known = self.runs.get_mut(key)?;
+        let (worker, at) = (known.worker().cloned().unwrap_or_default(), known.at());
+        *known = RunRecord::closed(&worker, (end, ""), None, (known.term(), at));
+        Some(at)
     }
 }
 

@@ -1,7 +1,10 @@
 //! The row `work/SESSION` of a worker: what the leader knows of the worker, and the runs that are assigned to it. The worker
 //! reads this one row to find its runs. The row is only a hint: the nodes decide by the records of the runs.
 
-use crate::node::{FencingToken, copy::AssignmentId};
+use crate::{
+    node::{FencingToken, copy::AssignmentId},
+    scheduler::policy::Labels,
+};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,6 +25,9 @@ pub(in crate::scheduler) struct Announcement {
     pub(in crate::scheduler) worker: Arc<str>,
     /// The number of runs that the worker executes at the same time.
     pub(in crate::scheduler) room: usize,
+    /// The labels of the worker.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub(in crate::scheduler) labels: Labels,
     /// A number that grows when the jobs of the worker change.
     pub(in crate::scheduler) jobs: u64,
 }
@@ -79,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_row_survives_a_round_trip() {
-        let who = Announcement { worker: "a".into(), room: 4, jobs: 2 };
+        let who = Announcement { worker: "a".into(), room: 4, labels: Default::default(), jobs: 2 };
         let id = AssignmentId { term: FencingToken::new(7), seq: 3 };
         let run = WorkRun::new(id, None);
         let row = WorkRow { who, runs: [("tick/j/1".into(), run)].into() };

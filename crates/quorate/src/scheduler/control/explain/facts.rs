@@ -42,6 +42,8 @@ pub(in crate::scheduler::control) struct LedgerFacts {
     /// If the job is unknown, the most similar name of another job.
     pub(in crate::scheduler::control) nearest: Option<Arc<str>>,
     pub(in crate::scheduler::control) others: usize,
+    /// The active runs of all jobs with the concurrency key of the job, each with its job and its worker.
+    pub(in crate::scheduler::control) holders: Vec<(Arc<str>, Arc<str>)>,
     /// The entries of the job's history, oldest first.
     pub(in crate::scheduler::control) history: Vec<HistoryEntry>,
 }
@@ -115,10 +117,12 @@ fn is_clock(state: &NodeState) -> bool {
 }
 
 /// The relation of a time to a job's schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Yes,
     No,
+    /// The schedule leaves out the day of the time, for this reason.
+    LeftOut(String),
     /// The time is a tick of the schedule, but the job's ticks count only from a later time.
     BeforeRegistration,
     /// The ledger does not contain the schedule.
@@ -134,7 +138,7 @@ impl JobFacts {
             false => schedule.next_after(at - Duration::from_micros(1)) == Some(at),
         };
         match is_tick {
-            false => Due::No,
+            false => schedule.left_out(at).map_or(Due::No, Due::LeftOut),
             true if at <= job.row.since && !schedule.is_after_end() => Due::BeforeRegistration,
             true => Due::Yes,
         }

@@ -27,7 +27,14 @@ fn job(schedule: &Schedule) -> RegisteredJob {
         window: Some(60 * SECOND),
         ..JobRow::default()
     };
-    RegisteredJob { row, frozen: None, running: Vec::new(), waiting: Vec::new(), decided: None }
+    RegisteredJob {
+        row,
+        frozen: None,
+        running: Vec::new(),
+        waiting: Vec::new(),
+        lacks_worker: false,
+        decided: None,
+    }
 }
 
 /// Returns the facts about a job that is due every hour, half an hour after [`TICK`]. There are a leader and
@@ -48,6 +55,7 @@ fn facts(change: impl FnOnce(&mut JobFacts)) -> JobFacts {
             job: Some(job(&every(HOUR).unwrap())),
             nearest: None,
             others: 1,
+            holders: Vec::new(),
             history: Vec::new(),
         }),
     };

@@ -8,11 +8,12 @@ use crate::{
     scheduler::{
         control::status::{RegisteredJob, RunStatus},
         job::RunOutcome,
+        policy::Concurrency,
         schedule::Zone,
         store::{HistoryEntry, Paused},
     },
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The meaning of the time from which the ticks of a job count.
 const SINCE: &str =
@@ -231,6 +232,18 @@ impl JobFacts {
         Explanation { next: is_tick.or(after), ..self.answer(Reason::Schedule, at, text, evidence, &action) }
     }
 
+    /// Explains that the schedule leaves out the day of `at`.
+    pub(super) fn left_out(
+        &self,
+        at: WallTime,
+        why: &str,
+        job: &RegisteredJob,
+        ledger: &LedgerFacts,
+    ) -> Explanation {
+        let text = format!("it is not due at {}: {why}", self.time(at));
+        Explanation { text, ..self.not_due(Some(at), job, ledger) }
+    }
+
     /// Explains the tick by its entry in the history. `since` is the first later run that succeeded.
     pub(super) fn recorded(
         &self,
@@ -285,6 +298,31 @@ impl JobFacts {
             _ => backfill,
         };
         Explanation { entry: Some(entry.clone()), ..self.answer(reason, Some(at), text, evidence, &action) }
+    }
+
+    /// Explains that no worker has the labels that the job requires.
+    pub(super) fn lacks_worker(&self, at: WallTime, job: &RegisteredJob) -> Explanation {
+        let labels = plain(&job.row.labels.to_string(), TEXT_MAX);
+        let text = format!("it waits, because no live worker has the labels that the job requires: {labels}");
+        let action = "start a worker with these labels (`labels` in its file), or change runs_on of the job";
+        self.answer(Reason::NoWorker, Some(at), text, vec![self.schedule_line(job)], action)
+    }
+
+    /// Explains that other runs have the concurrency key of the job.
+    pub(super) fn waits_for_key(
+        &self,
+        at: WallTime,
+        of: &Concurrency,
+        holders: &[(Arc<str>, Arc<str>)],
+    ) -> Explanation {
+        let (key, limit) = (plain(&of.key, TEXT_MAX), of.limit);
+        let text =
+            format!("it waits for a run that uses {key:?} to end: {} of {limit} are active", holders.len());
+        let run = |(job, worker): &(Arc<str>, Arc<str>)| {
+            format!("active: {} on {}", plain(job, TEXT_MAX), plain(worker, TEXT_MAX))
+        };
+        let action = "it starts when one of them ends; a larger `concurrency.limit` of all jobs with the key lets more run at once";
+        self.answer(Reason::Waiting, Some(at), text, holders.iter().take(10).map(run).collect(), action)
     }
 
     pub(super) fn waiting(&self, at: WallTime, open: bool, window: Duration) -> Explanation {

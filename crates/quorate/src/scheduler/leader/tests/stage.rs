@@ -125,6 +125,7 @@ impl Stage {
             quorum: quorum.clone(),
             ledger: Ledger::new(&quorum, &group).unwrap(),
             group,
+            labels: Default::default(),
             max_running: usize::MAX,
             ttl: SECOND,
             grace: SECOND / 4,

@@ -4,13 +4,14 @@ use super::LedJob;
 use crate::{
     env::WallTime,
     scheduler::{
+        alert::AlertKind,
         job::RequestId,
         plan::active_run::{SkippedTick, Withdrawal},
         run::pending_run::PendingRun,
         store::Paused,
     },
 };
-use std::{collections::VecDeque, mem, time::Duration};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 /// A pause that has ended.
 #[derive(Debug, PartialEq)]
@@ -61,6 +62,25 @@ impl LedJob {
         self.row.paused = Some(Paused { at: self.pause_begins(paused.at), ..paused });
         self.row.changed_by(request);
         Some(self.skip_waiting(until, SkippedTick::Paused))
+    }
+
+    /// Pauses the job in the name of `by` if enough runs in a row have failed and it is not paused. Returns the skipped ticks.
+    pub(in crate::scheduler) fn pause_if_failing(
+        &mut self,
+        by: Arc<str>,
+        now: WallTime,
+    ) -> Option<Vec<SkippedTick>> {
+        let most = self.job.pause_after_failures?;
+        let failed =
+            self.row.failed.as_ref().filter(|failed| failed.count >= most && self.row.paused.is_none())?;
+        let reason = format!("{} failed runs in a row; the last: {}", failed.count, failed.why);
+        let at = self.pause_begins(now);
+        tracing::warn!(job = &*self.job.name, "paused: {}", crate::plain::plain(&reason, 300));
+        if self.job.on_alert.is_some() {
+            self.row.health.get_or_insert_default().push(&self.job.name, AlertKind::Paused, at, &reason);
+        }
+        self.row.paused = Some(Paused { by, at, reason: Some(reason.into()), until: None });
+        Some(self.skip_waiting(None, SkippedTick::Paused))
     }
 
     /// Freezes the job with its group. Returns the skipped ticks. If the job is frozen, the new reason and the new end
@@ -131,6 +151,9 @@ impl LedJob {
         let paused = if is_freeze { self.frozen.take() } else { self.row.paused.take() }?;
         let last = (until - Duration::from_micros(1)).max(paused.at);
         let span = self.leave(paused.at, last);
+        if !is_freeze {
+            self.row.forget_failures(last);
+        }
         Some(EndedPause { paused, is_freeze, span })
     }
 
@@ -143,6 +166,7 @@ impl LedJob {
         }
         let paused = self.row.paused.take()?;
         let span = self.leave(paused.at, now);
+        self.row.forget_failures(now);
         self.row.changed_by(request);
         Some(EndedPause { paused, is_freeze: false, span })
     }

@@ -620,6 +620,7 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
         delivery: Delivery::AtMostOnce,
         cause: RunCause::Scheduled,
         term: FencingToken::new(term),
+        labels: Default::default(),
         state: None,
         cancel: None,
         token: FencingToken::new(1),

@@ -67,7 +67,8 @@ impl LedJob {
     /// counts from it.
     pub(in crate::scheduler) fn end_needed_at(&self, run: &PendingRun) -> Option<WallTime> {
         let nothing_waits = self.waiting.is_empty() && self.requested.is_empty() && self.postponed.is_empty();
-        let is_plain = run.cause == RunCause::Scheduled && !run.is_unfinished();
+        let is_plain =
+            run.cause == RunCause::Scheduled && !run.is_unfinished() && self.job.concurrency.is_none();
         self.next.filter(|_| nothing_waits && is_plain && !self.job.schedule.is_after_end())
     }
 
@@ -80,7 +81,7 @@ impl LedJob {
             // Only a scheduled run can be too late. A catch-up run was within the misfire window when the
             // leader decided to run it. An unfinished run may have been started before. Its worker or its
             // record shows how it ends, so the leader must not skip it (rule R7 of `docs/design/scheduler.md`).
-            let after_end = self.job.schedule.is_after_end();
+            let after_end = self.job.schedule.is_after_end() || self.job.schedule.follows().is_some();
             let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
             if may_skip && self.jitter.ripe(run.tick) + window < now {
                 too_late.push(SkippedTick::TooLate(run.tick));

@@ -113,7 +113,7 @@ pub(in crate::scheduler) fn find(
     let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
     let changed = row.described_by(&job, now);
     if changed != row {
-        let other_times = !is_new && row.schedule != changed.schedule;
+        let other_times = !is_new && (row.schedule != changed.schedule || row.spec != changed.spec);
         // A change of the placement is handled like a change of the schedule. The records of the old placement
         // do not show which ticks have run under the new one.
         let other_placement = !is_new && row.any_worker != changed.any_worker;
@@ -130,6 +130,7 @@ pub(in crate::scheduler) fn find(
     }
     if !again {
         write |= note_recorded(&mut row, &job, sealed);
+        write |= count_recorded(&mut row, &job, sealed);
     }
     let (runs, lost) = if again { (Vec::new(), Vec::new()) } else { unfinished(&job, sealed) };
     let after = if moved {
@@ -171,6 +172,15 @@ fn note_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool {
         }
     }
     changed
+}
+
+/// Counts the failed runs that the ledger has and the row may not include. Returns whether the row has changed.
+fn count_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool {
+    if job.pause_after_failures.is_none() {
+        return false;
+    }
+    let ends: Vec<RecordedEnd> = recorded_ends(&job.name, sealed).collect();
+    ends.iter().rev().fold(false, |changed, end| row.count_recorded(&end.entry) || changed)
 }
 
 /// Finds the recorded runs of a job that have no recorded end. Returns the runs to start or continue, and the runs that are
@@ -238,6 +248,7 @@ mod tests {
             delivery: Delivery::AtMostOnce,
             cause,
             term: FencingToken::new(3),
+            labels: Default::default(),
             state: None,
             cancel: None,
             token: FencingToken::new(1),

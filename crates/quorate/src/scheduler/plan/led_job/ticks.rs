@@ -116,6 +116,7 @@ impl LedJob {
         let may = !self.ahead.is_zero()
             && self.job.placement == Placement::AnyWorker
             && !self.job.schedule.is_after_end()
+            && self.job.concurrency.is_none()
             && (self.job.overlap == Overlap::Allow || idle());
         self.next.filter(|_| may).and_then(|_| self.job.schedule.next_after(self.planned))
     }

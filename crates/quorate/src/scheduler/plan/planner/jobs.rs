@@ -10,7 +10,7 @@ use crate::{
             effect::{Effect, RunStart},
             job_id::JobId,
             known_jobs::warn_unreadable,
-            led_job::{FoundJob, LedJob, find},
+            led_job::{DueDecisions, FoundJob, LedJob, find},
         },
         store::JobRow,
     },
@@ -57,6 +57,8 @@ impl Planner {
         if waiting > 0 {
             self.put_row(id, waiting);
         }
+        self.pause_if_failing(id, now);
+        self.follow_recorded(id, now);
         let any = !lost.is_empty();
         for run in lost {
             self.lose(&job, run, now);
@@ -67,7 +69,9 @@ impl Planner {
     }
 
     pub(super) fn replace(&mut self, id: JobId, job: Arc<Job>, now: WallTime) {
+        let changed = Arc::clone(&job);
         let Some(Some(replaced)) = self.table.change(id, |led| led.replace(job, now)) else { return };
+        self.table.note_follower(id, Some(&replaced.before), Some(&changed));
         if replaced.write {
             self.put_row(id, 0);
         }
@@ -111,12 +115,17 @@ impl Planner {
         let sealed = &self.sealed;
         let decide = |led: &mut LedJob| (Arc::clone(led.job()), led.plan_due(sealed, now));
         let Some((job, decisions)) = self.table.change(id, decide) else { return };
+        self.carry_out(id, &job, decisions, now);
+    }
+
+    /// Cancels the active runs of a job and skips its ticks, as decided.
+    pub(super) fn carry_out(&mut self, id: JobId, job: &Arc<Job>, decisions: DueDecisions, now: WallTime) {
         if let Some(tick) = decisions.cancel_for {
             let why: Arc<str> = format!("for the tick {}", job.schedule.format(tick)).into();
             self.cancel(id, |_| true, &why);
         }
         let skipped = !decisions.skipped.is_empty();
-        self.skip(&job, decisions.skipped, now);
+        self.skip(job, decisions.skipped, now);
         if skipped {
             self.on_end(id, now);
         }

@@ -11,10 +11,10 @@ use crate::{
             job_id::JobId,
             led_job::{EndedPause, LedJob, is_before},
         },
-        store::Paused,
+        store::{JobAction, JobRequest, JobResponse, Paused},
     },
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 impl Planner {
     /// Freezes the group on a request: no tick of its jobs is due before the end. Active and requested runs continue.
@@ -55,6 +55,28 @@ impl Planner {
         // the pause.
         let is_left_out = |run: &ActiveRun| run.request().is_none() && is_before(run.tick, until);
         self.withdraw(id, is_left_out, Withdrawal::Paused);
+        self.skip(&job, skipped, now);
+    }
+
+    /// Pauses a job of which enough runs in a row have failed, with an entry in the audit list.
+    pub(super) fn pause_if_failing(&mut self, id: JobId, now: WallTime) {
+        let by: Arc<str> = format!("the leader {}", self.reporter.worker()).into();
+        let mut skipped = None;
+        self.change_row(id, |led| {
+            skipped = led.pause_if_failing(Arc::clone(&by), now);
+            skipped.is_some()
+        });
+        let (Some(skipped), Some(led)) = (skipped, self.table.get(id)) else { return };
+        let job = Arc::clone(led.job());
+        let reason = led.row().paused.as_ref().and_then(|paused| paused.reason.clone());
+        let what = JobAction::Pause { job: Arc::clone(&job.name), reason, until: None };
+        // Two jobs may be paused at the same time.
+        let number = u128::from(now.as_micros()) << 64 | u128::from(id.seq);
+        let request =
+            JobRequest { id: RequestId::from_u128(number), by, at: now, valid_for: Duration::ZERO, what };
+        let answer = JobResponse::Accepted { text: "paused".into(), count: 0 };
+        self.effects.push(Effect::Audit(Box::new((request, answer))));
+        self.withdraw(id, |run| run.request().is_none(), Withdrawal::Paused);
         self.skip(&job, skipped, now);
     }
 

@@ -56,13 +56,16 @@ impl Planner {
     pub(super) fn report(&mut self, report: RunReport, now: WallTime) {
         if let Some(id) = self.table.id(&report.job.name) {
             self.change_row(id, |led| led.note_end(&report.entry, now));
+            self.pause_if_failing(id, now);
         }
         self.effects.push(Effect::Report(Box::new(report)));
     }
 
     /// Closes a run of an earlier leader as lost, and reports that.
     pub(super) fn lose(&mut self, job: &Arc<Job>, run: PendingRun, now: WallTime) {
+        let at = run.at;
         let report = self.reporter.lost(job, run);
+        self.follow(&report.entry, at, now);
         self.report(report, now);
     }
 

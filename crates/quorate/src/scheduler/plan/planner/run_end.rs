@@ -25,7 +25,7 @@ impl Planner {
         now: WallTime,
     ) {
         let RunCompletion { owner, key, end } = ended;
-        let Some(id) = owner else { return self.watch_ended(&key, end) };
+        let Some(id) = owner else { return self.watch_ended(&key, end, now) };
         let Some(job) = self.table.get(id).map(|led| Arc::clone(led.job())) else { return };
         let Some(run) = self.table.end(id, &key) else { return };
         let request = run.request();
@@ -54,11 +54,13 @@ impl Planner {
     }
 
     /// Handles the end of the task that watches an open run of a job that the leader does not have.
-    fn watch_ended(&mut self, key: &Arc<str>, end: Option<RunEnd>) {
+    fn watch_ended(&mut self, key: &Arc<str>, end: Option<RunEnd>, now: WallTime) {
         let Some(job) = self.unknown_runs.end(key) else { return };
         match end {
             Some(RunEnd::Ended(entry)) => {
-                self.sealed.settle(key, entry.end);
+                if let Some(at) = self.sealed.settle(key, entry.end) {
+                    self.follow(&entry, at, now);
+                }
                 self.needed.refresh(&job.name, &self.sealed);
                 let report = RunReport { job: Arc::clone(&job), entry: *entry, close: None };
                 self.effects.push(Effect::Report(Box::new(report)));
@@ -110,8 +112,11 @@ impl Planner {
             RunEnd::Left => return false,
         };
         if let Some(began) = entry.started.filter(|_| run.here && run.cause == RunCause::Scheduled) {
-            let by = job.jitters().ripe(run.tick).until(began);
+            let by = run.not_before.until(began);
             self.effects.push(Effect::CountLate { job: Arc::clone(&job.name), by });
+        }
+        if is_over {
+            self.follow(&entry, run.at, now);
         }
         self.report(RunReport { job, entry, close: None }, now);
         is_over

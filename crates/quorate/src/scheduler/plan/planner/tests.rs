@@ -23,6 +23,7 @@ fn settings() -> LeaderSettings {
         ttl: SECOND,
         max_running: usize::MAX,
         measures: JobsMeasures::new(&"g".into(), []),
+        left_out: LeftOut::default(),
     }
 }
 
@@ -108,6 +109,7 @@ fn with_open_run() -> LedgerSnapshot {
         delivery: Delivery::AtMostOnce,
         cause: RunCause::Scheduled,
         term: FencingToken::new(3),
+        labels: Default::default(),
         state: None,
         cancel: None,
         token: FencingToken::new(1),
@@ -238,4 +240,105 @@ fn the_open_runs_of_a_job_that_has_ended_are_withdrawn() {
     assert!(matches!(&effects[0], Effect::RemoveRow { key } if **key == *"job/j"));
     planner.jobs_ended(vec!["j".into()], at(11));
     assert!(planner.unknown_jobs().is_empty() && planner.take_effects().is_empty());
+}
+
+#[test]
+fn the_runs_of_jobs_with_one_key_do_not_exceed_its_limit_wherever_they_run() {
+    let shares = |name| job(name).concurrency("database", 2);
+    let jobs =
+        [shares("a"), shares("b").placement(Placement::AnyWorker), shares("c").priority(9), job("free")];
+    let (mut planner, _) = planner(sealed(&[], &[]), jobs, 10);
+    let name = |start: &RunStart| start.job.name.to_string();
+    let first = starts(&mut planner, 12);
+    let names: Vec<String> = first.iter().map(name).collect();
+    assert_eq!(
+        names,
+        ["b", "c", "free"],
+        "a run for workers comes first, then the one with the higher priority"
+    );
+    assert!(starts(&mut planner, 12).is_empty() && planner.table().has_blocked());
+    planner.run_ended(done(&first[2]), false, at(12));
+    assert!(starts(&mut planner, 12).is_empty(), "its end makes no room");
+    planner.run_ended(done(&first[0]), false, at(12));
+    let next: Vec<String> = starts(&mut planner, 12).iter().map(name).collect();
+    assert_eq!(next, ["a"]);
+}
+
+#[test]
+fn a_run_that_workers_may_execute_counts_under_the_next_leader_and_does_not_wait() {
+    let shares = |name| job(name).concurrency("database", 1);
+    let jobs = [shares("a").priority(9), shares("j").placement(Placement::AnyWorker)];
+    let (mut planner, effects) = planner(with_open_run(), jobs, 10);
+    let taken = runs(effects).into_iter().chain(starts(&mut planner, 12)).collect::<Vec<_>>();
+    let keys: Vec<_> = taken.iter().map(|start| (start.job.name.to_string(), start.run.tick)).collect();
+    assert!(keys.contains(&("j".to_owned(), at(5))), "{keys:?}");
+    planner.start_ready(at(12));
+    let rest = runs(planner.take_effects());
+    assert!(rest.is_empty(), "{rest:?}");
+}
+
+#[test]
+fn a_job_runs_once_after_each_end_that_it_follows() {
+    use crate::scheduler::schedule::{AfterEnd, after};
+    let follower = |name: &str, on| Job::new(name, after("j", on), |_| async { Ok::<(), String>(()) });
+    let jobs = || {
+        [
+            job("j"),
+            follower("ok", AfterEnd::Success),
+            follower("bad", AfterEnd::Failure),
+            follower("any", AfterEnd::End),
+        ]
+    };
+    let (mut planner, effects) = planner(sealed(&[], &[]), jobs(), 10);
+    assert!(runs(effects).is_empty());
+    let first = starts(&mut planner, 12);
+    assert_eq!(first.len(), 1, "nothing has ended yet");
+    planner.run_ended(done(&first[0]), false, at(12));
+    let next = starts(&mut planner, 12);
+    let mut names: Vec<_> = next.iter().map(|start| start.job.name.to_string()).collect();
+    names.sort();
+    assert_eq!(names, ["any", "ok"]);
+    assert!(next.iter().all(|start| start.run.tick == first[0].run.tick && start.run.at == first[0].run.at));
+    assert!(starts(&mut planner, 12).is_empty(), "once");
+    assert!(planner.low_water(at(500)) <= first[0].run.at, "the records are kept together");
+}
+
+#[test]
+fn a_new_leader_follows_the_recorded_ends_that_have_no_run_yet() {
+    use crate::scheduler::schedule::{AfterEnd, after};
+    let follower = || Job::new("ok", after("j", AfterEnd::Success), |_| async { Ok::<(), String>(()) });
+    let row = |job: Job, since| {
+        let row = JobRow { since: at(since), ..JobRow::default() };
+        let row = row.described_by(&job, at(since));
+        (JobRow::key(&job.name), row.to_value())
+    };
+    let closed = |job: &str, tick: u64| {
+        let record = RunRecord::closed("w", (RunOutcome::Done, ""), None, (FencingToken::new(1), at(tick)));
+        (RunKey::new(job, at(tick)).key(), record.to_value())
+    };
+    let ledger = |extra: Vec<(Arc<str>, Arc<str>)>| {
+        let rows = [row(job("j"), 1), row(follower(), 6), closed("j", 5), closed("j", 7), closed("j", 8)];
+        snapshot(rows.into_iter().chain(extra))
+    };
+    let followed = |ledger| {
+        let (mut planner, effects) = planner(ledger, [job("j"), follower()], 9);
+        let started = runs(effects).into_iter().chain(starts(&mut planner, 9));
+        let mut more: Vec<_> = started.filter(|start| *start.job.name == *"ok").collect();
+        while let Some(start) = more.last().map(done) {
+            planner.run_ended(start, false, at(9));
+            let next: Vec<_> =
+                starts(&mut planner, 9).into_iter().filter(|start| *start.job.name == *"ok").collect();
+            if next.is_empty() {
+                break;
+            }
+            more.extend(next);
+        }
+        more.iter().map(|start| start.run.tick).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        followed(ledger(Vec::new())),
+        [at(7), at(8)],
+        "the end at 5 was before the job was registered"
+    );
+    assert_eq!(followed(ledger(vec![closed("ok", 7)])), [at(8)], "the other one has run");
 }

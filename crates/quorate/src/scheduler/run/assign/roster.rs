@@ -3,7 +3,10 @@
 use crate::{
     env::{BootTime, WallTime},
     node::copy::AssignmentId,
-    scheduler::store::{Announcement, WorkRow, WorkRun},
+    scheduler::{
+        policy::Labels,
+        store::{Announcement, WorkRow, WorkRun},
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -102,16 +105,20 @@ impl Roster {
     }
 
     /// Returns the session of the worker that gets a run of `job` that is due at `due`, with the worker's name. Runs that are
-    /// due later take no room. Of the workers with room, those that started their runs in time come first, then those
+    /// due later take no room. Of the workers with room and all of the `labels`, those that started their runs in time come first, then those
     /// that did not lose this run, then those with fewer runs, and then the one that got a run longest ago.
     pub(super) fn pick(
         &self,
         (job, due): (&str, WallTime),
+        labels: &Labels,
         lost_it: Option<&str>,
         (now, wall): (BootTime, WallTime),
     ) -> Option<(Arc<str>, Arc<str>)> {
         let load = |member: &Member| member.load(due.max(wall));
-        let fits = |member: &Member| load(member) < member.row.who.room && !member.lacks.contains(job);
+        let fits = |member: &Member| {
+            let who = &member.row.who;
+            load(member) < who.room && labels.are_in(&who.labels) && !member.lacks.contains(job)
+        };
         let order = |(session, member): &(&Arc<str>, &Member)| {
             let (doubted, lost) = (member.doubted_until > now, lost_it == Some(&***session));
             (doubted, lost, load(member), member.last_turn)
@@ -199,14 +206,16 @@ mod tests {
 
     /// Returns the worker that gets the run `number` of the job `j`, and gives it the run.
     fn give(roster: &mut Roster, number: u64) -> Option<String> {
-        let (session, worker) = roster.pick(("j", wall(DUE)), None, ms(0))?;
+        let (session, worker) = roster.pick(("j", wall(DUE)), &Labels::default(), None, ms(0))?;
         assert_eq!(session, worker);
         roster.assign(&session, (&key(number), wall(DUE)), to(&session, number).id(), None);
         Some(worker.to_string())
     }
 
     fn picked(roster: &Roster, lost_it: Option<&str>, after: u64) -> Option<String> {
-        roster.pick(("j", wall(DUE)), lost_it, ms(after)).map(|(_, worker)| worker.to_string())
+        roster
+            .pick(("j", wall(DUE)), &Labels::default(), lost_it, ms(after))
+            .map(|(_, worker)| worker.to_string())
     }
 
     fn key(number: u64) -> Arc<str> {
@@ -253,7 +262,9 @@ mod tests {
     fn runs_that_are_due_later_take_no_room() {
         let mut roster = roster(&[("a", 1), ("b", 1)]);
         let pick = |roster: &Roster, due, after| {
-            roster.pick(("j", wall(due)), None, ms(after)).map(|(_, worker)| worker.to_string())
+            roster
+                .pick(("j", wall(due)), &Labels::default(), None, ms(after))
+                .map(|(_, worker)| worker.to_string())
         };
         for (session, number) in [("a", 0), ("b", 1)] {
             roster.assign(
@@ -291,7 +302,7 @@ mod tests {
         assert_eq!(picked(&roster, None, 0).as_deref(), Some("b"));
         roster.note_lacks("b", &job);
         assert_eq!(picked(&roster, None, 0), None);
-        assert!(roster.pick(("other", wall(DUE)), None, ms(0)).is_some());
+        assert!(roster.pick(("other", wall(DUE)), &Labels::default(), None, ms(0)).is_some());
         roster.announce(&"a".into(), who("a", 9));
         assert_eq!(picked(&roster, None, 0), None, "its jobs are the same");
         roster.announce(&"a".into(), Announcement { jobs: 2, ..who("a", 9) });
@@ -366,5 +377,21 @@ mod tests {
         roster.assign(&session, (&key(0), wall(DUE)), to("a", 0).id(), Some("on request".into()));
         let (_, row) = roster.take_changed().remove(0);
         assert_eq!(row.unwrap().runs[&key(0)].cancel.as_deref(), Some("on request"));
+    }
+
+    #[test]
+    fn a_run_that_requires_labels_goes_to_a_worker_with_all_of_them() {
+        let mut roster = roster(&[("a", 9), ("b", 9)]);
+        let pick = |roster: &Roster, labels: &[&str]| {
+            let found = roster.pick(("j", wall(DUE)), &Labels::new(labels), None, ms(0));
+            found.map(|(_, worker)| worker.to_string())
+        };
+        assert_eq!(pick(&roster, &["eu"]), None);
+        roster.announce(&"b".into(), Announcement { labels: Labels::new(["eu", "gpu"]), ..who("b", 9) });
+        for labels in [&["eu"][..], &["eu", "gpu"]] {
+            assert_eq!(pick(&roster, labels).as_deref(), Some("b"), "{labels:?}");
+        }
+        assert_eq!(pick(&roster, &["eu", "arm"]), None, "it has only one of them");
+        assert_eq!(pick(&roster, &[]).as_deref(), Some("a"));
     }
 }

@@ -49,6 +49,7 @@ pub(super) fn open(delivery: Delivery) -> OpenRun {
         delivery,
         cause: RunCause::Scheduled,
         term: FencingToken::new(3),
+        labels: Default::default(),
         state: None,
         cancel: None,
         token: FencingToken::default(),
@@ -62,7 +63,7 @@ pub(super) fn to(session: &str, seq: u64) -> AssignedTo {
 }
 
 pub(super) fn who(worker: &str, room: usize) -> Announcement {
-    Announcement { worker: worker.into(), room, jobs: 1 }
+    Announcement { worker: worker.into(), room, labels: Default::default(), jobs: 1 }
 }
 
 /// Returns the answers to a request of which so many nodes carried it out, were too late, and took no part.

@@ -4,7 +4,10 @@ use crate::{
     node::FencingToken,
     scheduler::{
         job::Job,
-        plan::{effect::RunCompletion, planner::LeaderSettings},
+        plan::{
+            effect::RunCompletion,
+            planner::{LeaderSettings, LeftOut},
+        },
         policy::{Overlap, Placement},
         run::{on_leader::RunEnd, pending_run::PendingRun},
         schedule::every,
@@ -38,6 +41,7 @@ fn led_from(ledger: LedgerSnapshot) -> Planner {
         ttl: SECOND / 2,
         max_running: 1,
         measures: JobsMeasures::new(&"g".into(), []),
+        left_out: LeftOut::default(),
     };
     let mut planner = Planner::new(ledger, settings);
     let job = Job::new("j", every(1_000_000 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });

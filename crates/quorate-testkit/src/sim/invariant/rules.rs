@@ -1,0 +1,88 @@
+use super::{Event, Invariant};
+use crate::sim::{
+    RuleRun, RuleStep,
+    worker::{DoneTicks, FIRST, KEY_LIMIT, NEXT, RULES},
+};
+use std::{collections::BTreeSet, time::Duration};
+
+/// Requires of the third group that no more runs with its concurrency key are active than the limit permits, and that a run
+/// follows another one only after that one has succeeded, and once for each tick.
+///
+/// Not judged are runs of a process that is paused or has just been resumed, or whose boot clock stood still, and runs that
+/// began before the ledger was founded: the leader does not know them, and their sessions end within a TTL.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    founded: Duration,
+    done: DoneTicks,
+    followed: BTreeSet<quorate::env::WallTime>,
+    full: u64,
+}
+
+impl Invariant for Rules {
+    fn name(&self) -> &'static str {
+        "rules"
+    }
+
+    fn judged(&self) -> Vec<(&'static str, u64)> {
+        let followed = u64::try_from(self.followed.len()).unwrap_or(u64::MAX);
+        vec![("run that took the last of a key", self.full), ("run that follows another", followed)]
+    }
+
+    fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Founded { group, .. } if *group == RULES => self.founded = now,
+            Event::Ruled(RuleRun { worker, job, tick, step }) => match step {
+                RuleStep::Begins { beside } => {
+                    let active = 1 + beside.iter().filter(|began| **began > self.founded).count();
+                    self.full += u64::from(active == KEY_LIMIT);
+                    if active > KEY_LIMIT {
+                        return Err(format!(
+                            "{worker} starts {job}, due at {tick:?}, as run {active} of the key"
+                        ));
+                    }
+                }
+                RuleStep::Done if *job == FIRST => drop(self.done.insert(*tick)),
+                RuleStep::Done => {}
+                RuleStep::Follows if !self.done.contains(tick) => {
+                    return Err(format!("{worker} starts {NEXT} of {tick:?}, and {FIRST} has not succeeded"));
+                }
+                RuleStep::Follows if !self.followed.insert(*tick) => {
+                    return Err(format!("{worker} starts {NEXT} of {tick:?} a second time"));
+                }
+                RuleStep::Follows => {}
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate::env::WallTime;
+
+    #[test]
+    fn runs_of_a_key_are_counted_and_each_success_is_followed_once() {
+        let mut rules = Rules::default();
+        let (ms, at) = (Duration::from_millis, WallTime::from_micros);
+        let mut see = |now, job, tick, step| {
+            let run = RuleRun { worker: "w".into(), job, tick: at(tick), step };
+            rules.see(ms(now), &Event::Ruled(&run))
+        };
+        assert!(see(5, "led", 1, RuleStep::Begins { beside: vec![ms(1)] }).is_ok());
+        assert!(see(6, "led", 1, RuleStep::Begins { beside: vec![ms(1), ms(5)] }).is_err());
+        assert!(see(7, NEXT, 1, RuleStep::Follows).is_err(), "it has not ended");
+        assert!(see(8, FIRST, 1, RuleStep::Done).is_ok() && see(8, NEXT, 1, RuleStep::Follows).is_ok());
+        assert!(see(9, NEXT, 1, RuleStep::Follows).is_err(), "a second time");
+        rules.see(ms(10), &Event::Founded { group: RULES, term: 1 }).unwrap();
+        let run = RuleRun {
+            worker: "w".into(),
+            job: "led",
+            tick: at(2),
+            step: RuleStep::Begins { beside: vec![ms(9), ms(5)] },
+        };
+        assert!(rules.see(ms(11), &Event::Ruled(&run)).is_ok(), "the leader does not know runs of before");
+        assert_eq!(rules.judged()[0].1, 1);
+    }
+}

@@ -1,0 +1,47 @@
+//! The active runs of each concurrency key, and the jobs that wait for one.
+
+use crate::scheduler::{plan::job_id::JobId, policy::Concurrency};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// The concurrency keys of the leader's jobs. A run has its key from its start, or from its opening to workers, until the
+/// leader has recorded its end. So the limit holds for the runs of all workers, as far as the leader knows them.
+#[derive(Debug, Default)]
+pub(in crate::scheduler) struct KeyGate {
+    active: BTreeMap<Arc<str>, usize>,
+    waiting: BTreeMap<Arc<str>, BTreeSet<JobId>>,
+}
+
+impl KeyGate {
+    pub(in crate::scheduler) fn is_full(&self, of: &Concurrency) -> bool {
+        self.active.get(&of.key).is_some_and(|active| *active >= of.limit)
+    }
+
+    /// Returns whether a job waits for a key.
+    pub(in crate::scheduler) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Notes that a run of the job waits for the key.
+    pub(in crate::scheduler) fn wait(&mut self, key: &Arc<str>, job: JobId) {
+        self.waiting.entry(Arc::clone(key)).or_default().insert(job);
+    }
+
+    /// Notes the start of a run with the key.
+    pub(in crate::scheduler) fn begin(&mut self, key: &Arc<str>) {
+        *self.active.entry(Arc::clone(key)).or_default() += 1;
+    }
+
+    /// Notes the end of a run with the key. Returns the jobs that waited for it.
+    pub(in crate::scheduler) fn end(&mut self, key: &Arc<str>) -> BTreeSet<JobId> {
+        if let Some(active) = self.active.get_mut(key) {
+            *active -= 1;
+            if *active == 0 {
+                self.active.remove(key);
+            }
+        }
+        self.waiting.remove(key).unwrap_or_default()
+    }
+}
