@@ -5,13 +5,14 @@ use crate::{
     ledger::Ledger,
     quorum::Quorum,
     scheduler::{
+        alert::{AlertHook, JobAlert},
         check::check,
         control::serve_inbox,
         error::ScheduleError,
         handle::SchedulerHandle,
-        job::Job,
+        job::{Job, RunContext, to_handler},
         leader::{self, Leading},
-        registry::{JobRegistry, Phase},
+        registry::{Handlers, JobRegistry, Phase},
         run::{assignment::WorkerParts, worker::take_runs},
         store::retention::Retention,
     },
@@ -39,6 +40,7 @@ const PENDING_REQUESTS_MAX: usize = 64;
 pub struct Scheduler {
     election: Election,
     jobs: Vec<Job>,
+    handlers: Handlers,
     max_running: Option<usize>,
     /// The registry of the jobs. It is created from `jobs` when the scheduler is first used.
     registry: Arc<OnceLock<JobRegistry>>,
@@ -52,7 +54,13 @@ impl Scheduler {
 
     /// Creates a scheduler that plans and runs jobs as leader while this worker leads in `election`.
     pub fn on(election: &Election) -> Self {
-        Self { election: election.clone(), jobs: Vec::new(), max_running: None, registry: Arc::default() }
+        Self {
+            election: election.clone(),
+            jobs: Vec::new(),
+            handlers: Handlers::default(),
+            max_running: None,
+            registry: Arc::default(),
+        }
     }
 
     /// Sets the TTL of the leader's lease: see [`Election::ttl`]. If the leader crashes, no other worker can
@@ -101,6 +109,42 @@ impl Scheduler {
     /// Adds a job.
     pub fn job(mut self, job: Job) -> Self {
         self.jobs.push(job);
+        self.registry = Arc::default();
+        self
+    }
+
+    /// Registers the function that executes the runs of the jobs on the nodes which name it: see [`Jobs::put`](crate::scheduler::Jobs::put).
+    /// A later function of the same name replaces the earlier one.
+    ///
+    /// ```
+    /// use quorate::{Quorum, Scheduler, scheduler::RunContext};
+    ///
+    /// # fn example(quorum: &Quorum) -> Scheduler {
+    /// Scheduler::new(quorum, "billing").handler("send-mail", |run: RunContext| async move {
+    ///     println!("{} bytes", run.payload().len());
+    ///     Ok::<(), String>(())
+    /// })
+    /// # }
+    /// ```
+    pub fn handler<H, F, E>(mut self, name: &str, handler: H) -> Self
+    where
+        H: Fn(RunContext) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::fmt::Display + Send + 'static,
+    {
+        self.handlers.functions.insert(name.into(), to_handler(handler));
+        self.registry = Arc::default();
+        self
+    }
+
+    /// Reports the alerts of the jobs on the nodes to a function: see [`Job::on_alert`].
+    #[doc(hidden)]
+    pub fn on_stored_alert<H, F>(mut self, hook: H) -> Self
+    where
+        H: Fn(JobAlert) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.handlers.on_alert = Some(AlertHook::new(hook));
         self.registry = Arc::default();
         self
     }
@@ -196,7 +240,14 @@ impl Scheduler {
 
     fn registry(&self) -> &JobRegistry {
         let nodes = || self.election.quorum().nodes().into_iter().map(|node| node.name);
-        let new = || JobRegistry::new(self.election.group(), &nodes().collect::<Vec<_>>(), &self.jobs);
+        let new = || {
+            JobRegistry::new(
+                self.election.group(),
+                &nodes().collect::<Vec<_>>(),
+                &self.jobs,
+                self.handlers.clone(),
+            )
+        };
         self.registry.get_or_init(new)
     }
 

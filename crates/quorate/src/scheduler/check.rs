@@ -34,7 +34,7 @@ pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), Sched
 }
 
 /// Checks the name and the rules of one job.
-fn check_one(job: &Job) -> Result<(), ScheduleError> {
+pub(super) fn check_one(job: &Job) -> Result<(), ScheduleError> {
     let name = || Arc::clone(&job.name);
     if job.name.is_empty()
         || job.name.len() > 128

@@ -622,6 +622,8 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
         term: FencingToken::new(term),
         state: None,
         cancel: None,
+        payload: None,
+        job: None,
         token: FencingToken::new(1),
         to: None,
     };
