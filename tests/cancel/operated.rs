@@ -133,7 +133,7 @@ async fn backfill(stage: &Stage) -> bool {
 }
 
 async fn send(stage: &Stage) -> bool {
-    look(stage, async |jobs| jobs.send(JobAction::Trigger { job: JOB.into() }).await).await
+    look(stage, async |jobs| jobs.send(JobAction::trigger(JOB)).await).await
 }
 
 async fn cancel(stage: &Stage) -> bool {

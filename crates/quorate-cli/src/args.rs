@@ -16,8 +16,8 @@ pub(crate) use daemon::{LeadArgs, ListenArgs, LogArgs, LogFormat, LogLevel, RunA
 pub(crate) use generate::{CompletionsArgs, InitArgs, ManArgs, Shell};
 pub(crate) use import::{CrontabArgs, ImportCommand};
 pub(crate) use jobs::{
-    AuditArgs, BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, LogsArgs,
-    NextArgs, PauseArgs, ShowArgs, WaitArgs, WhyArgs,
+    AtArgs, AuditArgs, BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, LogsArgs,
+    NextArgs, PauseArgs, PutArgs, RequestArgs, ShowArgs, TriggerArgs, WaitArgs, WhyArgs,
 };
 pub(crate) use lock::{LockCommand, LockReleaseArgs, LockShowArgs, LocksListArgs};
 pub(crate) use operator::{

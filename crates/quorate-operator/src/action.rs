@@ -66,6 +66,11 @@ impl Action {
             Self::Job(what) => {
                 let jobs = Jobs::new(quorum, group)?;
                 Jobs::check_times(what, quorum.wall())?;
+                match what {
+                    JobAction::Put { .. } => return Ok(jobs.check_reachable().await?),
+                    JobAction::Remove { job, .. } => return Ok(jobs.check_stored(job).await?),
+                    _ => {}
+                }
                 if !what.job().is_empty() {
                     return Ok(jobs.check_exists(what.job()).await?);
                 }

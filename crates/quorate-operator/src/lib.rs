@@ -11,6 +11,7 @@
 
 mod action;
 mod answer;
+pub mod definition;
 mod error;
 mod field;
 mod given;

@@ -1,12 +1,12 @@
 use crate::{
-    Action, Field, Given, Verb, WrongField,
+    Action, Field, Given, Verb, WrongField, definition,
     given::{length, name, required, term, time},
-    verb::{BACKFILL, CANCEL, FREEZE, PAUSE, RESIGN},
+    verb::{BACKFILL, CANCEL, FREEZE, PAUSE, REMOVE, RESIGN, TRIGGER},
 };
 use quorate::{
     env::WallTime,
     internals::JobAction,
-    scheduler::{Jobs, JobsError},
+    scheduler::{Jobs, JobsError, Payload},
 };
 use std::sync::Arc;
 
@@ -22,7 +22,17 @@ impl Action {
             Verb::Reset => {
                 return Ok(Self::Reset { set: name(given, "set")?.into(), id: name(given, "id")?.into() });
             }
-            Verb::Trigger => JobAction::Trigger { job: job()? },
+            Verb::Trigger => {
+                let payload = given.raw(TRIGGER[0].name).filter(|payload| !payload.is_empty());
+                let payload = payload.map(Payload::new).transpose();
+                let payload = payload.map_err(|error| WrongField::new(TRIGGER[0].name, error.to_string()))?;
+                JobAction::Trigger { job: job()?, payload }
+            }
+            Verb::Put => definition::read(given)?,
+            Verb::Remove => {
+                let expect = definition::version(given, &REMOVE[0])?;
+                JobAction::Remove { job: job()?, expect }
+            }
             Verb::Resume => JobAction::Resume { job: job()? },
             Verb::Cancel => JobAction::Cancel { job: job()?, tick: time(given, &CANCEL[0])? },
             Verb::Pause => {

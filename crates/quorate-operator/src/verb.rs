@@ -1,4 +1,4 @@
-use crate::{Field, Kind, Need};
+use crate::{Field, Kind, Need, definition};
 use quorate::internals::JobAction;
 
 /// The kind of an action of an operator.
@@ -18,6 +18,10 @@ pub enum Verb {
     Freeze,
     /// End a freeze.
     Unfreeze,
+    /// Store a job on the nodes.
+    Put,
+    /// Remove a job from the nodes.
+    Remove,
     /// Make the leader resign.
     Resign,
     /// Make a message that was given up count as new.
@@ -46,6 +50,20 @@ pub(crate) const PAUSE: [Field; 3] = [
     ),
     Field::new("for", "For", Kind::Length, Need::Programs, "The length of the pause, such as 30m"),
 ];
+pub(crate) const TRIGGER: [Field; 1] = [Field::new(
+    "payload",
+    "Payload",
+    Kind::Text,
+    Need::Programs,
+    "The payload of the run, up to 8 KiB, in place of the job's",
+)];
+pub(crate) const REMOVE: [Field; 1] = [Field::new(
+    "version",
+    "Version",
+    Kind::Text,
+    Need::Programs,
+    "Only if the job is stored as this request has stored it",
+)];
 pub(crate) const CANCEL: [Field; 1] =
     [Field::new("tick", "Tick", Kind::Time, Need::Programs, "Only the run of this tick (RFC 3339)")];
 pub(crate) const BACKFILL: [Field; 2] = [
@@ -65,7 +83,7 @@ const RESET: [Field; 1] = [Field::REASON];
 
 impl Verb {
     /// All kinds of actions.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Trigger,
         Self::Pause,
         Self::Resume,
@@ -73,6 +91,8 @@ impl Verb {
         Self::Backfill,
         Self::Freeze,
         Self::Unfreeze,
+        Self::Put,
+        Self::Remove,
         Self::Resign,
         Self::Reset,
     ];
@@ -87,6 +107,8 @@ impl Verb {
             Self::Backfill => "backfill",
             Self::Freeze => "freeze",
             Self::Unfreeze => "unfreeze",
+            Self::Put => "put",
+            Self::Remove => "remove",
             Self::Resign => "resign",
             Self::Reset => "reset",
         }
@@ -102,6 +124,8 @@ impl Verb {
             JobAction::Backfill { .. } => Self::Backfill,
             JobAction::Freeze { .. } => Self::Freeze,
             JobAction::Unfreeze => Self::Unfreeze,
+            JobAction::Put { .. } => Self::Put,
+            JobAction::Remove { .. } => Self::Remove,
         }
     }
 
@@ -118,7 +142,10 @@ impl Verb {
     /// Returns the fields of the action, without the names of the job or the message.
     pub const fn fields(self) -> &'static [Field] {
         match self {
-            Self::Trigger | Self::Resume | Self::Unfreeze => &[],
+            Self::Resume | Self::Unfreeze => &[],
+            Self::Trigger => &TRIGGER,
+            Self::Put => &definition::FIELDS,
+            Self::Remove => &REMOVE,
             Self::Pause => &PAUSE,
             Self::Cancel => &CANCEL,
             Self::Backfill => &BACKFILL,
@@ -163,6 +190,16 @@ impl Verb {
                 "The ticks of all jobs of the group run again from the next one, apart from jobs that are paused \
                  themselves.",
                 "End the freeze",
+            ),
+            Self::Put => (
+                "Store a job",
+                "It is stored on the nodes, and replaces a stored job of this name. Workers that have its handler run it.",
+                "Store it",
+            ),
+            Self::Remove => (
+                "Remove",
+                "It is removed from the nodes. A run that is active goes on, and the history is kept.",
+                "Remove it",
             ),
             Self::Resign => ("Ask it to resign", "Another worker leads then.", "Ask it to resign"),
             Self::Reset => ("Reset", "It will be claimed and handled again, from attempt 1.", "Reset it"),

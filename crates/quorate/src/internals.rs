@@ -6,11 +6,12 @@ pub use crate::claim::{ClaimTally, attempts};
 #[cfg(feature = "scheduler")]
 pub use crate::scheduler::{
     control::{AuditEntry, GroupOverview},
+    job::{JobDefinition, MisfireData, RetryData},
     policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
     schedule::{OffsetChange, OffsetEffect, ScheduleSpec},
     store::{
-        AssignedTo, GroupFreeze, JobAction, JobRequest, JobResponse, JobRow, OpenRun, Paused, RecordError,
-        RunKey, RunRecord,
+        AssignedTo, DefinitionText, Expect, GroupFreeze, JobAction, JobRequest, JobResponse, JobRow, OpenRun,
+        Paused, RecordError, RunKey, RunRecord, StoredJob,
         verdict::{Decision, SkipReason, first_opened, voided},
     },
 };

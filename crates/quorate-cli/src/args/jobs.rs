@@ -3,7 +3,7 @@ use crate::time;
 use clap::{Args, Subcommand};
 use quorate::env::WallTime;
 use quorate_operator::Moment;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// The commands on jobs.
 #[derive(Debug, Subcommand)]
@@ -25,7 +25,15 @@ pub(crate) enum JobsCommand {
     /// Show why a job did or did not run: one reason, the evidence, and what to do
     Why(WhyArgs),
     /// Run a job once now, in addition to its schedule
-    Trigger(RequestArgs),
+    Trigger(TriggerArgs),
+    /// Store jobs on the nodes, from a file
+    Put(PutArgs),
+    /// Change a job that is stored on the nodes, in an editor
+    Edit(RequestArgs),
+    /// Remove a job from the nodes
+    Remove(RequestArgs),
+    /// Store a job on the nodes for a single run at a time
+    At(AtArgs),
     /// Skip a job's ticks until it is resumed, or until a time
     Pause(PauseArgs),
     /// Run a job's ticks again from now on
@@ -198,16 +206,96 @@ pub(crate) struct WaitArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  quorate jobs trigger nightly-report
   quorate jobs resume nightly-report --group billing --json
+  quorate jobs edit digest-42
+  quorate jobs remove digest-42
 
-Exit status: 0 if the leader accepted the request; 1 no such job, or the leader
-refused; 75 timed out waiting for an answer: a leader may still handle the request
-within a minute of its posting; 69 no quorum of nodes; 78 configuration.")]
+`edit` and `remove` are for jobs that are stored on the nodes. `edit` opens $VISUAL or
+$EDITOR, and stores nothing if another has changed the job meanwhile.
+
+Exit status: as for `quorate jobs trigger`.")]
 pub(crate) struct RequestArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     /// The job
+    #[arg(value_name = "NAME")]
+    pub(crate) job: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quorate jobs trigger nightly-report
+  quorate jobs trigger digest-42 --payload '{\"to\": \"me@example.org\"}'
+
+Every client of the nodes can read a payload, so it must not contain secrets.
+
+Exit status: 0 if the leader accepted the request; 1 no such job, or the leader
+refused; 75 timed out waiting for an answer: a leader may still handle the request
+within a minute of its posting; 69 no quorum of nodes; 78 configuration.")]
+pub(crate) struct TriggerArgs {
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    /// The payload of the run, up to 8 KiB, in place of the job's; @FILE reads a file, @- standard input
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) payload: Option<String>,
+    /// The job
+    #[arg(value_name = "NAME")]
+    pub(crate) job: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quorate jobs put digest.toml
+  echo '{\"name\": \"beat\", \"every\": \"10s\", \"handler\": \"report\"}' | quorate jobs put -
+
+  # digest.toml; several jobs are [[jobs]] tables
+  name = \"digest-42\"
+  schedule = \"0 7 * * *\"
+  zone = \"Europe/Kyiv\"
+  handler = \"send-mail\"
+  payload = { to = \"me@example.org\" }
+
+The keys of the schedule and the rules are those of a job in the configuration file. A
+file of one job replaces the stored job of its name. Workers that have the handler run
+it: a function of a program, or a command that their configuration allows ([commands]).
+All jobs of a file are stored, or none. At most 1,000.
+
+Exit status: as for `quorate jobs trigger`.")]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    /// Refuse a job whose name is stored already
+    #[arg(long)]
+    pub(crate) new: bool,
+    /// The file: TOML or JSON; - reads standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quorate jobs at 2027-01-01T00:00:00Z new-year --handler send-mail --payload '{\"to\": 42}'
+
+The job is removed once its run is over; its history is kept. If there is no worker with
+the handler at that time, the run waits for one, for an hour at most.
+
+Exit status: as for `quorate jobs trigger`.")]
+pub(crate) struct AtArgs {
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    /// The name of the function or command that runs
+    #[arg(long, value_name = "NAME")]
+    pub(crate) handler: String,
+    /// The payload, up to 8 KiB; @FILE reads a file, @- standard input
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) payload: Option<String>,
+    /// The time of the run (RFC 3339)
+    #[arg(value_name = "TIME", value_parser = time::parse)]
+    pub(crate) at: WallTime,
+    /// The name of the job
     #[arg(value_name = "NAME")]
     pub(crate) job: String,
 }
@@ -326,7 +414,10 @@ impl JobsCommand {
             Self::History(args) => &args.group,
             Self::Logs(args) => &args.group,
             Self::Why(args) => &args.group,
-            Self::Trigger(args) | Self::Resume(args) => &args.wait.group,
+            Self::Resume(args) | Self::Edit(args) | Self::Remove(args) => &args.wait.group,
+            Self::Trigger(args) => &args.wait.group,
+            Self::Put(args) => &args.wait.group,
+            Self::At(args) => &args.wait.group,
             Self::Pause(args) => &args.wait.group,
             Self::Backfill(args) => &args.wait.group,
             Self::Cancel(args) => &args.wait.group,

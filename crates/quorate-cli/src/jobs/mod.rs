@@ -5,6 +5,7 @@ mod list;
 mod logs;
 mod next;
 mod run_state;
+mod stored;
 mod why;
 
 use crate::{
@@ -45,9 +46,13 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
         JobsCommand::History(args) => history::history(args, &config).await,
         JobsCommand::Logs(args) => logs::logs(args, &config).await,
         JobsCommand::Why(args) => why::why(args, &config).await,
-        JobsCommand::Trigger(args) => {
-            let job = args.job.as_str().into();
-            operate::request(JobAction::Trigger { job }, &args.wait, &config, environment).await
+        JobsCommand::Trigger(args) => stored::trigger(args, &config, environment).await,
+        JobsCommand::Put(args) => stored::put(args, &config, environment).await,
+        JobsCommand::Edit(args) => stored::edit(args, &config, environment).await,
+        JobsCommand::At(args) => stored::at(args, &config, environment).await,
+        JobsCommand::Remove(args) => {
+            let remove = JobAction::Remove { job: args.job.as_str().into(), expect: None };
+            operate::request(remove, &args.wait, &config, environment).await
         }
         JobsCommand::Pause(args) => operate::pause(args, &config, environment).await,
         JobsCommand::Resume(args) => {

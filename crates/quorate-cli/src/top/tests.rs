@@ -371,7 +371,7 @@ fn each_action_asks_first() {
     let beat = || "beat".into();
     let act = |what| vec![Effect::Act(Action::Job(what))];
     for (key, question, action) in [
-        ('t', "Run now: beat", JobAction::Trigger { job: beat() }),
+        ('t', "Run now: beat", JobAction::trigger(beat())),
         ('r', "Resume: beat", JobAction::Resume { job: beat() }),
         ('c', "Cancel: beat", JobAction::Cancel { job: beat(), tick: None }),
     ] {

@@ -98,7 +98,11 @@ impl AuditEntry {
             JobAction::Freeze { reason: why, until: end } => (reason, until) = (why.as_deref(), Some(*end)),
             JobAction::Backfill { from: start, until: end, .. } => (from, until) = (Some(*start), Some(*end)),
             JobAction::Cancel { tick: of, .. } => tick = *of,
-            JobAction::Unfreeze | JobAction::Resume { .. } | JobAction::Trigger { .. } => {}
+            JobAction::Unfreeze
+            | JobAction::Resume { .. }
+            | JobAction::Trigger { .. }
+            | JobAction::Put { .. }
+            | JobAction::Remove { .. } => {}
         }
         let job = Some(entry.what.job()).filter(|job| !job.is_empty()).cloned();
         Self {

@@ -86,9 +86,9 @@ impl JobsMeasures {
         jobs.for_each(|job| drop(self.series(job)));
     }
 
-    /// Drops the series of all jobs that are not in `jobs`.
-    pub(crate) fn forget_all_but<T>(&self, jobs: &BTreeMap<Arc<str>, T>) {
-        self.jobs().retain(|job, _| jobs.contains_key(job));
+    /// Drops the series of all jobs for which `is_present` returns false.
+    pub(crate) fn forget_all_but(&self, is_present: impl Fn(&str) -> bool) {
+        self.jobs().retain(|job, _| is_present(job));
     }
 
     /// Reports the end of a tick. `took` is the duration of its run, if it ran.

@@ -5,14 +5,15 @@ use crate::{
     ledger::Ledger,
     quorum::Quorum,
     scheduler::{
+        alert::{AlertHook, JobAlert},
         check::{check, check_labels},
         control::serve_inbox,
         error::ScheduleError,
         handle::SchedulerHandle,
-        job::Job,
+        job::{Job, RunContext, to_handler},
         leader::{self, Leading},
         policy::Labels,
-        registry::{JobRegistry, Phase},
+        registry::{Handlers, JobRegistry, Phase},
         run::{assignment::WorkerParts, worker::take_runs},
         store::retention::Retention,
     },
@@ -40,6 +41,7 @@ const PENDING_REQUESTS_MAX: usize = 64;
 pub struct Scheduler {
     election: Election,
     jobs: Vec<Job>,
+    handlers: Handlers,
     max_running: Option<usize>,
     labels: Labels,
     /// The registry of the jobs. It is created from `jobs` when the scheduler is first used.
@@ -57,6 +59,7 @@ impl Scheduler {
         Self {
             election: election.clone(),
             jobs: Vec::new(),
+            handlers: Handlers::default(),
             max_running: None,
             labels: Labels::default(),
             registry: Arc::default(),
@@ -117,6 +120,42 @@ impl Scheduler {
     /// [`Job::on_workers_with`](crate::scheduler::Job::on_workers_with). Default none.
     pub fn labels(mut self, labels: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         self.labels = Labels::new(labels);
+        self
+    }
+
+    /// Registers the function that executes the runs of the jobs on the nodes which name it: see [`Jobs::put`](crate::scheduler::Jobs::put).
+    /// A later function of the same name replaces the earlier one.
+    ///
+    /// ```
+    /// use quorate::{Quorum, Scheduler, scheduler::RunContext};
+    ///
+    /// # fn example(quorum: &Quorum) -> Scheduler {
+    /// Scheduler::new(quorum, "billing").handler("send-mail", |run: RunContext| async move {
+    ///     println!("{} bytes", run.payload().len());
+    ///     Ok::<(), String>(())
+    /// })
+    /// # }
+    /// ```
+    pub fn handler<H, F, E>(mut self, name: &str, handler: H) -> Self
+    where
+        H: Fn(RunContext) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::fmt::Display + Send + 'static,
+    {
+        self.handlers.functions.insert(name.into(), to_handler(handler));
+        self.registry = Arc::default();
+        self
+    }
+
+    /// Reports the alerts of the jobs on the nodes to a function: see [`Job::on_alert`].
+    #[doc(hidden)]
+    pub fn on_stored_alert<H, F>(mut self, hook: H) -> Self
+    where
+        H: Fn(JobAlert) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.handlers.on_alert = Some(AlertHook::new(hook));
+        self.registry = Arc::default();
         self
     }
 
@@ -221,7 +260,14 @@ impl Scheduler {
 
     fn registry(&self) -> &JobRegistry {
         let nodes = || self.election.quorum().nodes().into_iter().map(|node| node.name);
-        let new = || JobRegistry::new(self.election.group(), &nodes().collect::<Vec<_>>(), &self.jobs);
+        let new = || {
+            JobRegistry::new(
+                self.election.group(),
+                &nodes().collect::<Vec<_>>(),
+                &self.jobs,
+                self.handlers.clone(),
+            )
+        };
         self.registry.get_or_init(new)
     }
 

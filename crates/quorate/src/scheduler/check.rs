@@ -94,7 +94,7 @@ fn check_circles(jobs: &[&Job]) -> Result<(), ScheduleError> {
 }
 
 /// Checks the name and the rules of one job.
-fn check_one(job: &Job) -> Result<(), ScheduleError> {
+pub(super) fn check_one(job: &Job) -> Result<(), ScheduleError> {
     let name = || Arc::clone(&job.name);
     if job.name.is_empty()
         || job.name.len() > 128

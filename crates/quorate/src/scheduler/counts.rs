@@ -147,11 +147,11 @@ impl Counts {
         all.jobs.entry(Arc::clone(job)).or_default().lateness.add(by);
     }
 
-    /// Drops the counts and series of all jobs that are not in `jobs`. Without this, the counts of removed jobs would
-    /// accumulate.
-    pub(super) fn forget_all_but<T>(&self, jobs: &BTreeMap<Arc<str>, T>) {
-        self.all().jobs.retain(|job, _| jobs.contains_key(job));
-        self.measures.forget_all_but(jobs);
+    /// Drops the counts and series of all jobs for which `is_present` returns false. Without this, the counts of removed
+    /// jobs would accumulate.
+    pub(super) fn forget_all_but(&self, is_present: impl Fn(&str) -> bool) {
+        self.all().jobs.retain(|job, _| is_present(job));
+        self.measures.forget_all_but(is_present);
     }
 
     pub(super) fn not_written(&self) {

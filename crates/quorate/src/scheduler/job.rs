@@ -2,21 +2,28 @@
 
 mod cause;
 mod context;
+mod definition;
 mod guard;
 mod outcome;
+mod payload;
 mod request_id;
 
 pub use cause::RunCause;
 pub use context::RunContext;
 pub(super) use context::{RunOutput, tail};
+pub use definition::{JobDefinition, MisfireData, RetryData};
 pub(super) use guard::RunGuard;
 pub use outcome::RunOutcome;
+pub use payload::{Payload, PayloadError};
 pub use request_id::RequestId;
 
-use crate::scheduler::{
-    alert::{AlertHook, JobAlert},
-    policy::{Concurrency, Delivery, Jitter, Labels, Misfire, Overlap, Placement, Retry},
-    schedule::Schedule,
+use crate::{
+    env::WallTime,
+    scheduler::{
+        alert::{AlertHook, JobAlert},
+        policy::{Concurrency, Delivery, Jitter, Labels, Misfire, Overlap, Placement, Retry},
+        schedule::Schedule,
+    },
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{fmt, sync::Arc, time::Duration};
@@ -49,7 +56,21 @@ pub struct Job {
     pub(super) expect_within: Option<Duration>,
     pub(super) pause_after_failures: Option<u32>,
     pub(super) on_alert: Option<AlertHook>,
-    pub(super) handler: Handler,
+    pub(super) work: Work,
+    /// The payload of the runs that the schedule makes.
+    pub(super) payload: Option<Payload>,
+    /// The time at which the job was stored on the nodes. `None` for a job of this process.
+    pub(super) stored: Option<WallTime>,
+}
+
+/// The function that executes a job's runs.
+#[derive(Clone)]
+pub(super) enum Work {
+    Function(Handler),
+    /// The function has this name, and this process does not have it.
+    Named(Arc<str>),
+    /// The function has this name.
+    Found(Arc<str>, Handler),
 }
 
 pub(super) type Handler = Arc<dyn Fn(RunContext) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
@@ -63,9 +84,17 @@ impl Job {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + Send + 'static,
     {
-        let handler: Handler =
-            Arc::new(move |run| handler(run).map(|result| result.map_err(|error| error.to_string())).boxed());
-        let schedule = schedule.into();
+        Self::with_work(name, schedule.into(), Work::Function(to_handler(handler)))
+    }
+
+    /// Creates a job whose handler is the function that workers have registered under this name
+    /// ([`Scheduler::handler`](crate::scheduler::Scheduler::handler)). Only such a job can be stored on the nodes: see
+    /// [`Jobs::put`](crate::scheduler::Jobs::put). By default, any worker with the handler runs it.
+    pub fn named(name: &str, schedule: impl Into<Schedule>, handler: &str) -> Self {
+        Self::with_work(name, schedule.into(), Work::Named(handler.into())).placement(Placement::AnyWorker)
+    }
+
+    fn with_work(name: &str, schedule: Schedule, work: Work) -> Self {
         let gap = schedule.busiest_gap();
         Self {
             name: name.into(),
@@ -86,8 +115,16 @@ impl Job {
             expect_within: None,
             pause_after_failures: None,
             on_alert: None,
-            handler,
+            work,
+            payload: None,
+            stored: None,
         }
+    }
+
+    /// Sets the payload that each run gets ([`RunContext::payload`]). Default none.
+    pub fn payload(mut self, payload: Payload) -> Self {
+        self.payload = Some(payload);
+        self
     }
 
     /// Sets the rule for ticks that were not planned in time. The default is [`Misfire::default_for`] the
@@ -228,6 +265,25 @@ impl Job {
         &self.schedule
     }
 
+    /// Returns the name of the job's handler, if it has one: see [`Job::named`].
+    pub fn handler_name(&self) -> Option<&Arc<str>> {
+        match &self.work {
+            Work::Function(_) => None,
+            Work::Named(name) | Work::Found(name, _) => Some(name),
+        }
+    }
+
+    /// Returns the job as data.
+    ///
+    /// # Errors
+    /// The reason why it cannot be stored on the nodes.
+    #[doc(hidden)]
+    pub fn definition(&self) -> Result<JobDefinition, String> {
+        let definition = JobDefinition::of(self)?;
+        definition.job()?;
+        Ok(definition)
+    }
+
     /// Returns the job's rules as one line of text, for a status page or a log.
     pub fn rules(&self) -> String {
         let Self { misfire, overlap, delivery, placement, .. } = self;
@@ -237,6 +293,9 @@ impl Job {
         }
         if let Some(concurrency) = &self.concurrency {
             rules += &format!("; {concurrency}");
+        }
+        if let Some(handler) = self.handler_name() {
+            rules += &format!("; handler {handler}");
         }
         if !self.jitter.is_zero() {
             rules += &format!("; jitter {:?}", self.jitter);
@@ -259,6 +318,40 @@ impl Job {
         rules
     }
 
+    /// Returns the handler, if this process has it.
+    pub(super) fn handler(&self) -> Option<&Handler> {
+        match &self.work {
+            Work::Function(handler) | Work::Found(_, handler) => Some(handler),
+            Work::Named(_) => None,
+        }
+    }
+
+    /// Returns the time from which the ticks of a new job count: for a job that is stored on the nodes, the time at which
+    /// it was stored. Otherwise a single run whose time comes before the leader has registered its job would be lost.
+    pub(super) fn begins(&self, now: WallTime) -> WallTime {
+        self.stored.map_or(now, |stored| stored.min(now))
+    }
+
+    /// Returns the definition for the workers that execute a run of it, without the payload, which the run has. `None` if the
+    /// job is of this process.
+    pub(super) fn for_worker(&self) -> Option<Box<JobDefinition>> {
+        self.stored?;
+        let mut definition = JobDefinition::of(self).ok()?;
+        definition.payload = None;
+        Some(Box::new(definition))
+    }
+
+    /// Returns the name under which the job is counted. Single runs are counted under the name of their handler, because each
+    /// has a name of its own.
+    pub(super) fn series(&self) -> &Arc<str> {
+        self.handler_name().filter(|_| self.is_single_run()).unwrap_or(&self.name)
+    }
+
+    /// Returns whether the job is stored on the nodes for one run, after which it is removed.
+    pub(super) fn is_single_run(&self) -> bool {
+        self.stored.is_some() && self.schedule.is_at()
+    }
+
     pub(super) fn jitters(&self) -> Jitter {
         Jitter::new(&self.name, self.jitter)
     }
@@ -276,7 +369,18 @@ impl Job {
             && self.expect_within == other.expect_within
             && self.pause_after_failures == other.pause_after_failures
             && (&self.labels, &self.concurrency) == (&other.labels, &other.concurrency)
+            && (self.handler_name(), &self.payload) == (other.handler_name(), &other.payload)
     }
+}
+
+/// Returns the function of a job that calls `handler`.
+pub(super) fn to_handler<H, F, E>(handler: H) -> Handler
+where
+    H: Fn(RunContext) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<(), E>> + Send + 'static,
+    E: fmt::Display + Send + 'static,
+{
+    Arc::new(move |run| handler(run).map(|result| result.map_err(|error| error.to_string())).boxed())
 }
 
 impl fmt::Debug for Job {

@@ -130,7 +130,7 @@ pub(crate) mod control;
 mod counts;
 mod error;
 mod handle;
-mod job;
+pub(crate) mod job;
 mod leader;
 mod plan;
 pub(crate) mod policy;
@@ -142,12 +142,12 @@ pub(crate) mod store;
 #[doc(hidden)]
 pub use alert::{AlertKind, JobAlert};
 pub use builder::{Scheduler, SchedulerRun};
-pub use control::{Accepted, Explanation, JobStatus, Jobs, JobsError, Reason, RunStatus};
+pub use control::{Accepted, Explanation, JobStatus, Jobs, JobsError, Reason, RunStatus, StoredDefinition};
 #[doc(hidden)]
 pub use counts::{JobCounts, Lateness, RunCounts};
 pub use error::ScheduleError;
 pub use handle::SchedulerHandle;
-pub use job::{Job, RequestId, RunCause, RunContext, RunOutcome};
+pub use job::{Job, Payload, PayloadError, RequestId, RunCause, RunContext, RunOutcome};
 pub use policy::{Concurrency, Delivery, Labels, Misfire, Overlap, Placement, Retry};
 pub use schedule::{
     AfterEnd, Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, after, at, delay, every,

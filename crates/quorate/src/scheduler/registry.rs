@@ -1,9 +1,11 @@
 use crate::scheduler::{
+    alert::AlertHook,
     counts::{Counts, RunCounts},
-    job::Job,
+    job::{Handler, Job, Work},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::watch;
@@ -16,8 +18,42 @@ pub(in crate::scheduler) type JobMap = Arc<BTreeMap<Arc<str>, Arc<Job>>>;
 #[derive(Clone, Debug)]
 pub(super) struct JobRegistry(Arc<Inner>);
 
+/// The functions that this process has registered for jobs which name their handler, and the function for the alerts of jobs
+/// that are stored on the nodes.
+#[derive(Clone, Default)]
+pub(in crate::scheduler) struct Handlers {
+    pub(super) functions: BTreeMap<Arc<str>, Handler>,
+    pub(super) on_alert: Option<AlertHook>,
+}
+
+impl Handlers {
+    /// Returns the job with its function, if this process has it, and with the function for alerts.
+    pub(in crate::scheduler) fn resolve(&self, mut job: Job) -> Job {
+        if let Work::Named(name) = &job.work
+            && let Some(function) = self.functions.get(name)
+        {
+            job.work = Work::Found(Arc::clone(name), Arc::clone(function));
+        }
+        job.on_alert.clone_from(&self.on_alert);
+        job
+    }
+
+    pub(in crate::scheduler) fn names(&self) -> Vec<Arc<str>> {
+        self.functions.keys().cloned().collect()
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.functions.keys()).finish()
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
+    handlers: Handlers,
+    /// The names of the jobs that are stored on the nodes for more than one run, while this scheduler leads.
+    on_nodes: Mutex<BTreeSet<Arc<str>>>,
     /// The present jobs. A change replaces the whole map, and a reader clones only the `Arc`. This keeps reads
     /// cheap: the event loops of the leader and of the worker read the map often.
     jobs: Mutex<JobMap>,
@@ -60,11 +96,13 @@ pub(super) struct UseGuard(JobRegistry);
 
 impl JobRegistry {
     /// Creates the registry of the group's jobs. `nodes` are the names of the nodes.
-    pub(super) fn new(group: &Arc<str>, nodes: &[Arc<str>], jobs: &[Job]) -> Self {
+    pub(super) fn new(group: &Arc<str>, nodes: &[Arc<str>], jobs: &[Job], handlers: Handlers) -> Self {
         let counts = Counts::new(group, nodes);
         counts.measures().add(jobs.iter().map(Job::name));
         let jobs = jobs.iter().map(|job| (Arc::clone(job.name()), Arc::new(job.clone()))).collect();
         Self(Arc::new(Inner {
+            handlers,
+            on_nodes: Mutex::default(),
             jobs: Mutex::new(Arc::new(jobs)),
             version: watch::Sender::new(0),
             phase: watch::Sender::new(Phase::Open),
@@ -78,6 +116,26 @@ impl JobRegistry {
 
     pub(super) fn jobs(&self) -> JobMap {
         Arc::clone(&self.lock())
+    }
+
+    pub(super) fn handlers(&self) -> &Handlers {
+        &self.0.handlers
+    }
+
+    /// Returns the names of the jobs for which this worker vouches: its own, and those on the nodes while it leads.
+    pub(super) fn names(&self) -> BTreeSet<Arc<str>> {
+        self.jobs().keys().cloned().chain(self.on_nodes().iter().cloned()).collect()
+    }
+
+    /// Lets the leader note which jobs are stored on the nodes.
+    pub(super) fn on_nodes(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.0.on_nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_present(&self, name: &str, jobs: &JobMap) -> bool {
+        jobs.contains_key(name)
+            || self.on_nodes().contains(name)
+            || self.0.handlers.functions.contains_key(name)
     }
 
     /// Notes that the ledger has the rows of all present jobs.
@@ -110,7 +168,7 @@ impl JobRegistry {
         drop(jobs);
         // A leader removes the row of a removed job. If the job is added again, it is a new job.
         self.stored().retain(|job| present.contains_key(job));
-        self.0.counts.forget_all_but(&present);
+        self.0.counts.forget_all_but(|job| self.is_present(job, &present));
         self.0.counts.measures().add(present.keys());
         self.0.version.send_modify(|version| *version += 1);
         Ok(result)
@@ -181,7 +239,8 @@ impl JobRegistry {
     /// Returns the counts of the present jobs.
     pub(super) fn snapshot_counts(&self) -> RunCounts {
         // The last run of a removed job may end after the removal. That end creates counts for the job again.
-        self.0.counts.forget_all_but(&self.lock());
+        let jobs = self.jobs();
+        self.0.counts.forget_all_but(|job| self.is_present(job, &jobs));
         self.0.counts.snapshot()
     }
 
@@ -206,6 +265,9 @@ impl Drop for LeadGuard {
     fn drop(&mut self) {
         let mut leads = self.0.leads();
         *leads -= 1;
+        if *leads == 0 {
+            self.0.on_nodes().clear();
+        }
         if *leads == 0 && self.0.phase() != Phase::Open {
             self.0.advance(Phase::Drained);
         }
@@ -224,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_does_not_lead_is_drained_at_once_and_cannot_lead_again() {
-        let registry = JobRegistry::new(&"g".into(), &[], &[]);
+        let registry = JobRegistry::new(&"g".into(), &[], &[], Handlers::default());
         drop(registry.lead());
         assert_eq!(registry.phase(), Phase::Open);
         registry.drain();
@@ -238,7 +300,7 @@ mod tests {
             let schedule = crate::scheduler::schedule::every(std::time::Duration::from_secs(1)).unwrap();
             Job::new(name, schedule, |_| async { Ok::<(), String>(()) })
         };
-        let registry = JobRegistry::new(&"g".into(), &[], &[job("a"), job("b")]);
+        let registry = JobRegistry::new(&"g".into(), &[], &[job("a"), job("b")], Handlers::default());
         assert!(!registry.was_stored("a"));
         registry.note_stored();
         registry.change(|jobs| Ok::<_, String>(jobs.remove("b"))).unwrap();
@@ -248,7 +310,7 @@ mod tests {
 
     #[test]
     fn draining_ends_with_the_last_lead() {
-        let registry = JobRegistry::new(&"g".into(), &[], &[]);
+        let registry = JobRegistry::new(&"g".into(), &[], &[], Handlers::default());
         let leads = [registry.lead(), registry.lead()];
         registry.drain();
         assert_eq!(registry.phase(), Phase::Draining);

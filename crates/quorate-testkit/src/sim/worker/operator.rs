@@ -152,13 +152,13 @@ impl Operator {
 fn draw(spec: &PoolSpec, paused: &mut BTreeSet<&'static str>, rng: &mut SeedRng, now: WallTime) -> JobAction {
     let job: Arc<str> = spec.name.into();
     match rng.number(0..=9) {
-        0..=3 => JobAction::Trigger { job },
+        0..=3 => JobAction::trigger(job),
         4 => {
             let from = now - rng.millis(1_000..=9_000);
             JobAction::Backfill { job, from, until: from + rng.millis(1..=4_000) }
         }
         5 => JobAction::Cancel { job, tick: None },
-        _ if !spec.pausable => JobAction::Trigger { job },
+        _ if !spec.pausable => JobAction::trigger(job),
         _ if paused.remove(spec.name) => JobAction::Resume { job },
         _ => {
             paused.insert(spec.name);

@@ -106,6 +106,15 @@ impl TermLedger {
         key: &Arc<str>,
         value: Arc<str>,
     ) -> impl Future<Output = Result<(), LedgerError>> + Send + use<> {
+        self.await_write((key, Some(value), None), true)
+    }
+
+    /// Stores a record as [`write`](Self::write) does, or removes it.
+    pub(crate) fn write_or_remove(
+        &self,
+        key: &Arc<str>,
+        value: Option<Arc<str>>,
+    ) -> impl Future<Output = Result<(), LedgerError>> + Send + use<> {
         self.await_write((key, value, None), true)
     }
 
@@ -116,7 +125,7 @@ impl TermLedger {
         key: &Arc<str>,
         value: Arc<str>,
     ) -> impl Future<Output = Result<(), LedgerError>> + Send + use<> {
-        self.await_write((key, value, None), false)
+        self.await_write((key, Some(value), None), false)
     }
 
     /// Writes the record of a run that is the assignment `id` (see [`write`](Self::write)). An assignment has registers on
@@ -127,7 +136,7 @@ impl TermLedger {
         value: Arc<str>,
         id: AssignmentId,
     ) -> impl Future<Output = Result<(), LedgerError>> + Send + use<> {
-        self.await_write((key, value, Some(id)), true)
+        self.await_write((key, Some(value), Some(id)), true)
     }
 
     pub(crate) fn term(&self) -> FencingToken {
@@ -151,11 +160,11 @@ impl TermLedger {
 
     fn await_write(
         &self,
-        (key, value, assignment): (&Arc<str>, Arc<str>, Option<AssignmentId>),
+        (key, value, assignment): (&Arc<str>, Option<Arc<str>>, Option<AssignmentId>),
         is_urgent: bool,
     ) -> impl Future<Output = Result<(), LedgerError>> + Send + use<> {
         let (done, stored) = oneshot::channel();
-        self.send((key, Some(value), assignment), is_urgent, Some(done));
+        self.send((key, value, assignment), is_urgent, Some(done));
         stored.map(|stored| stored.map_err(|_| LedgerError::Ended))
     }
 

@@ -45,7 +45,7 @@ impl AuditEntry {
             id: request.id,
             by: Arc::clone(&request.by),
             at: request.at,
-            what: request.what.clone(),
+            what: request.what.without_content(),
             leader: Arc::clone(leader),
             answer: answer.clone(),
         }

@@ -196,7 +196,7 @@ mod tests {
             by: "me@oak".into(),
             at: at(sent),
             valid_for: 60 * SECOND,
-            what: JobAction::Trigger { job: "j".into() },
+            what: JobAction::trigger("j"),
         }
     }
 

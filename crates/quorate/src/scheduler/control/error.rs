@@ -51,6 +51,14 @@ pub enum JobsError {
         /// The fix.
         fix: &'static str,
     },
+    /// A job cannot be stored on the nodes.
+    #[error("the job {:?} is not stored on the nodes: {}", plain(.job, NAME_MAX), plain(.reason, 512))]
+    Definition {
+        /// The job.
+        job: Arc<str>,
+        /// The reason, with the fix.
+        reason: String,
+    },
     /// The request reached no node, so no leader will carry it out.
     #[error("the request was not posted, so it will not be carried out: {report}")]
     NotPosted {

@@ -1,4 +1,7 @@
 mod send;
+mod stored;
+
+pub use stored::StoredDefinition;
 
 use crate::{
     env::WallTime,
@@ -11,7 +14,7 @@ use crate::{
             error::JobsError,
             status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
         },
-        job::RequestId,
+        job::{Payload, RequestId},
         schedule::{Schedule, Zone},
         store::{HistoryEntry, JobAction, JobRow, VALID_MAX},
     },
@@ -303,7 +306,18 @@ impl Jobs {
     /// # Cancel safety
     /// The same as for [`Jobs::pause`].
     pub async fn trigger(&self, job: &str) -> Result<Accepted, JobsError> {
-        self.send(JobAction::Trigger { job: job.into() }).await
+        self.send(JobAction::trigger(job)).await
+    }
+
+    /// Runs the job once now, as [`Jobs::trigger`] does, with a payload in place of the job's.
+    ///
+    /// # Errors
+    /// The same as for [`Jobs::pause`].
+    ///
+    /// # Cancel safety
+    /// The same as for [`Jobs::pause`].
+    pub async fn trigger_with(&self, job: &str, payload: Payload) -> Result<Accepted, JobsError> {
+        self.send(JobAction::Trigger { job: job.into(), payload: Some(payload) }).await
     }
 
     /// Runs the job once for each of its ticks from `from` (included) to `until` (excluded), the oldest first.

@@ -32,7 +32,7 @@ pub(super) use audit::AuditLog;
 pub use error::JobsError;
 pub use explain::{Explanation, Reason};
 pub(super) use inbox::serve_inbox;
-pub use jobs::{Accepted, Jobs};
+pub use jobs::{Accepted, Jobs, StoredDefinition};
 pub use overview::GroupOverview;
 pub(super) use pending::IncomingRequest;
 pub use status::{JobStatus, RunStatus};

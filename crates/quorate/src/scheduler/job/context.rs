@@ -4,8 +4,9 @@ use crate::{
     env::{BootTime, WallTime},
     lease::LeaseLost,
     node::FencingToken,
-    scheduler::job::{RequestId, RunCause, RunGuard},
+    scheduler::job::{Payload, PayloadError, RequestId, RunCause, RunGuard},
 };
+use serde::de::DeserializeOwned;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -27,6 +28,7 @@ pub struct RunContext {
     pub(in crate::scheduler) job: Arc<str>,
     pub(in crate::scheduler) at: WallTime,
     pub(in crate::scheduler) cause: RunCause,
+    pub(in crate::scheduler) payload: Option<Payload>,
     pub(in crate::scheduler) attempt: u32,
     pub(in crate::scheduler) guard: RunGuard,
     pub(in crate::scheduler) stop: CancellationToken,
@@ -75,6 +77,36 @@ impl RunContext {
     /// Returns the id of the request that caused the run, if a request did. Runs of two requests have different ids.
     pub fn request(&self) -> Option<RequestId> {
         self.cause.request()
+    }
+
+    /// Returns the payload: that of the request, if it has one, and otherwise that of the job. It is empty without a payload.
+    pub fn payload(&self) -> &[u8] {
+        self.payload.as_ref().map_or(&[], Payload::bytes)
+    }
+
+    /// Reads the payload as JSON.
+    ///
+    /// # Errors
+    /// [`PayloadError::Unreadable`] if it is not JSON of this type. A handler that returns the error fails, with the
+    /// reason in the history.
+    ///
+    /// ```
+    /// # use quorate::{Quorum, Scheduler, scheduler::{PayloadError, RunContext}};
+    /// #[derive(serde::Deserialize)]
+    /// struct Mail {
+    ///     to: String,
+    /// }
+    ///
+    /// # fn example(scheduler: Scheduler) -> Scheduler {
+    /// scheduler.handler("send-mail", |run: RunContext| async move {
+    ///     let mail: Mail = run.payload_as()?;
+    ///     println!("to {}", mail.to);
+    ///     Ok::<(), PayloadError>(())
+    /// })
+    /// # }
+    /// ```
+    pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
+        Payload::read(self.payload(), &self.job)
     }
 
     /// Returns whether this is the catch-up run of a tick that was missed or interrupted.

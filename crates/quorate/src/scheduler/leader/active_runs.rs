@@ -71,7 +71,7 @@ impl ActiveRuns {
     /// Starts the task that executes a run on the leader.
     pub(in crate::scheduler) fn execute(&mut self, start: RunStart) {
         let (cancel, began) = (Cancel::default(), Began::default());
-        let RunStart { owner, job, state, run, end_needed_at } = start;
+        let RunStart { owner, job, state, run, payload, end_needed_at } = start;
         let executing = Executing { owner, cancel: cancel.clone(), began: Arc::clone(&began) };
         self.executing.insert(Arc::clone(&run.key), executing);
         let run = Run {
@@ -80,6 +80,7 @@ impl ActiveRuns {
             ledger: self.ledger.clone(),
             term: self.term.clone(),
             state,
+            payload,
             cancel,
             began,
             grace: self.grace,
@@ -94,10 +95,10 @@ impl ActiveRuns {
 
     /// Gives a run to the workers.
     pub(in crate::scheduler) fn open(&mut self, start: RunStart) {
-        let RunStart { owner, job, state, run, .. } = start;
+        let RunStart { owner, job, state, run, payload, .. } = start;
         let key = Arc::clone(&run.key);
         let with = (&self.term, &self.ledger, &self.open_runs);
-        let opened = Opened::new((job, run), with, state, owner.is_some(), self.unknown_from);
+        let opened = Opened::new((job, run, payload), with, state, owner.is_some(), self.unknown_from);
         let task = self.term.spawn_scoped(opened.run());
         self.add(owner, key, task);
     }

@@ -13,6 +13,7 @@ use crate::{
         leader::{active_runs::ActiveRuns, leading::Leading},
         plan::{
             active_run::Withdrawal,
+            definitions::Definitions,
             effect::{Effect, RunCompletion},
             housekeeping::Housekeeping,
             job_id::JobId,
@@ -33,7 +34,7 @@ use crate::{
 };
 use futures_util::{
     FutureExt, StreamExt,
-    future::{BoxFuture, OptionFuture},
+    future::{BoxFuture, OptionFuture, try_join_all},
     stream::FuturesUnordered,
 };
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -93,7 +94,7 @@ struct StoreEnd {
 impl<'a> EventLoop<'a> {
     pub(in crate::scheduler) fn new(
         leading: &'a Leading,
-        mut sealed: LedgerSnapshot,
+        (mut sealed, definitions): (LedgerSnapshot, Definitions),
         led: TermLedger,
         history: HistoryWriter,
         next_start: NextStart,
@@ -120,7 +121,7 @@ impl<'a> EventLoop<'a> {
             leading,
             env,
             runs: ActiveRuns::new(leading, &sealed, &led, next_start),
-            planner: Planner::new(sealed, settings),
+            planner: Planner::new(sealed, definitions, settings),
             clock: StandStill::new(term.quorum().config().max_clock_offset),
             housekeeping: Housekeeping::new(env.now(), retention.every()),
             retention,
@@ -297,7 +298,7 @@ impl<'a> EventLoop<'a> {
         self.notes_stored = true;
         self.runs.next_start().change();
         let jobs = self.leading.registry.jobs();
-        self.runs.need_workers(jobs.values().any(|job| job.placement == Placement::AnyWorker));
+        self.need_workers();
         self.planner.change(&jobs, self.now());
         self.carry_out();
     }
@@ -327,13 +328,29 @@ impl<'a> EventLoop<'a> {
         match asked {
             // The send fails if the caller has stopped waiting for the answer. This is not an error.
             Asked::Answer(answer) => drop(reply.send(answer)),
-            Asked::Store(granted) => {
-                let (key, value) = granted.to_store();
-                let written = self.led.write(&key, value);
+            Asked::Store(mut granted) => {
+                let rows = granted.to_store().into_iter();
+                let written = try_join_all(rows.map(|(key, value)| self.led.write_or_remove(&key, value)));
                 let end = written.map(move |written| StoreEnd { granted, stored: written.is_ok(), reply });
                 self.storing.push(end.boxed());
             }
         }
+        self.note_definitions(&request.what);
+    }
+
+    /// Tells the others about jobs on the nodes: the worker that vouches for the data of jobs, and the task that looks for
+    /// workers.
+    fn note_definitions(&self, what: &JobAction) {
+        let (JobAction::Put { .. } | JobAction::Remove { .. }) = what else { return };
+        self.need_workers();
+        let many = self.planner.definitions().jobs().filter(|job| !job.is_single_run());
+        *self.leading.registry.on_nodes() = many.map(|job| Arc::clone(job.name())).collect();
+    }
+
+    fn need_workers(&self) {
+        let jobs = self.leading.registry.jobs();
+        let own = jobs.values().any(|job| job.placement == Placement::AnyWorker);
+        self.runs.need_workers(own || self.planner.definitions().len() > 0);
     }
 
     fn store_ended(&mut self, end: StoreEnd) {

@@ -6,6 +6,7 @@ use crate::{
     scheduler::{
         control::IncomingRequest,
         leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
+        plan::definitions::Definitions,
         registry::Phase,
         store::{
             history_writer::HistoryWriter,
@@ -51,9 +52,18 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
         }
     };
     let sealed = LedgerSnapshot::take(adopted).await;
+    let definitions = Definitions::read(term.group(), &sealed, registry.handlers()).await;
+    let many = definitions.jobs().filter(|job| !job.is_single_run());
+    *registry.on_nodes() = many.map(|job| Arc::clone(job.name())).collect();
     let jobs = registry.jobs();
     let mut requested = requested_ends(&sealed);
-    let mut find = |job: &str| Ends::find(jobs.get(job)?, &sealed, requested.remove(job).unwrap_or_default());
+    let mut find = |job: &str| {
+        Ends::find(
+            definitions.job(job).or_else(|| jobs.get(job))?,
+            &sealed,
+            requested.remove(job).unwrap_or_default(),
+        )
+    };
     let ends = sealed.jobs_with_runs().into_iter().filter_map(&mut find).collect();
     let next_start = NextStart::new();
     let (history, mut noting) =
@@ -65,7 +75,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
             tracing::debug!(group = &**term.group(), "the lifetime of the ledger is not set yet: {error}");
         }
     };
-    let event_loop = EventLoop::new(&leading, sealed, led.clone(), history, next_start);
+    let event_loop = EventLoop::new(&leading, (sealed, definitions), led.clone(), history, next_start);
     let leads = async { tokio::join!(event_loop.run(requests), kept) };
     let mut leads = std::pin::pin!(leads);
     tokio::select! { biased;

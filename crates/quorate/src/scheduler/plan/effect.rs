@@ -5,7 +5,7 @@ use crate::{
     env::WallTime,
     scheduler::{
         alert::JobAlert,
-        job::Job,
+        job::{Job, Payload},
         plan::{active_run::Withdrawal, job_id::JobId},
         run::{on_leader::RunEnd, pending_run::PendingRun},
         store::{JobRequest, JobResponse, history_writer::RunReport, saved_state::SavedState},
@@ -60,6 +60,8 @@ pub(in crate::scheduler) struct RunStart {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) run: PendingRun,
+    /// The payload: that of the request, or that of the job.
+    pub(in crate::scheduler) payload: Option<Payload>,
     /// The time at which a decision on the job may need the end of the run. `None` if the end is needed at once.
     pub(in crate::scheduler) end_needed_at: Option<WallTime>,
 }

@@ -131,7 +131,11 @@ impl JobTable {
         self.added += 1;
         self.names.insert(Arc::clone(&job.job().name), id);
         self.note_follower(id, None, Some(job.job()));
-        let gauges = self.measures.gauges(&job.job().name);
+        // Single runs are too many for series of their own.
+        let gauges = match job.job().is_single_run() {
+            true => JobGauges::default(),
+            false => self.measures.gauges(&job.job().name),
+        };
         let phase = if registering { Phase::Registering } else { Phase::Open };
         let slot = Some(Box::new(Slot { id, job, phase, timer: None, place: None, gauges }));
         match self.slots.get_mut(id.place) {
@@ -262,8 +266,10 @@ impl JobTable {
         let (led, asleep) = (&slot.job, slot.phase != Phase::Open);
         let removed = slot.phase == Phase::Removed;
         let timer = led.wake().filter(|_| !asleep);
-        let head = led.head().filter(|_| !asleep);
         let job = led.job();
+        // Without the handler, the runs wait for a leader that has it, or for a worker.
+        let is_able = |run: &&PendingRun| run.is_for_workers(job) || job.handler().is_some();
+        let head = led.head().filter(|_| !asleep).filter(is_able);
         let ready =
             head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.not_before, id));
         let next = led.next().filter(|_| !removed);

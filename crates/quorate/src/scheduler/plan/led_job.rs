@@ -232,7 +232,7 @@ impl LedJob {
         if moved {
             // If the clock has stepped back, ticks after `now` may have run already. The plan continues after
             // the last planned tick, so that these ticks do not run again.
-            self.planned = self.planned.max(now);
+            self.planned = self.planned.max(self.job.begins(now));
             (self.row.since, self.row.ended) = (self.planned, None);
             let (unfinished, dropped): (_, VecDeque<_>) =
                 mem::take(&mut self.waiting).into_iter().partition(PendingRun::is_unfinished);
@@ -313,6 +313,16 @@ impl LedJob {
     /// must keep it.
     pub(in crate::scheduler) fn leave_to_next(&mut self, at: WallTime) {
         self.left_to_next = Some(self.left_to_next.map_or(at, |left| left.min(at)));
+    }
+
+    /// Returns whether no run of the job is left: none is active or waits, and no tick follows.
+    pub(in crate::scheduler) fn is_over(&self) -> bool {
+        self.next.is_none()
+            && self.waiting.is_empty()
+            && self.requested.is_empty()
+            && self.postponed.is_empty()
+            && self.active.is_empty()
+            && self.left_to_next.is_none()
     }
 
     /// Returns the earliest time of the records that this leader still needs. The ledger must not prune these

@@ -3,6 +3,7 @@
 //! carries the effects out. The effects name runs and what is stored of them, so this room is above `run` and `store`.
 
 pub(super) mod active_run;
+pub(super) mod definitions;
 pub(super) mod effect;
 pub(super) mod housekeeping;
 pub(super) mod job_id;

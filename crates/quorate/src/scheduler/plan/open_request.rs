@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(open.ticks, [at(10), at(11), at(12)]);
         let JobResponse::Accepted { count, .. } = open.row.answer else { panic!("accepted") };
         assert_eq!(count, 3);
-        let trigger = JobRequest { what: JobAction::Trigger { job: "j".into() }, ..request(0, 0) };
+        let trigger = JobRequest { what: JobAction::trigger("j"), ..request(0, 0) };
         assert_eq!(
             OpenRequest::accept(&trigger, &job(), at(5_001)).unwrap().ticks,
             [at(5_000)],
@@ -275,7 +275,7 @@ mod tests {
             OpenRequest::resume(open.row.clone(), &slower).remaining().is_empty(),
             "its ticks are not those of the request"
         );
-        let trigger = JobRequest { what: JobAction::Trigger { job: "j".into() }, ..request(0, 0) };
+        let trigger = JobRequest { what: JobAction::trigger("j"), ..request(0, 0) };
         let trigger = OpenRequest::accept(&trigger, &job(), at(5_001)).unwrap();
         assert_eq!(
             OpenRequest::resume(trigger.row, &slower).ticks,

@@ -9,6 +9,7 @@ use crate::{
         alert::JobAlert,
         job::Job,
         plan::{
+            definitions::Definitions,
             effect::Effect,
             job_id::JobId,
             job_table::JobTable,
@@ -26,12 +27,13 @@ use crate::{
     },
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
     sync::Arc,
     time::Duration,
 };
 
+mod definitions;
 mod followers;
 mod jobs;
 mod pauses;
@@ -80,6 +82,10 @@ pub(in crate::scheduler) struct Planner {
     group: Arc<str>,
     sealed: LedgerSnapshot,
     table: JobTable,
+    /// The jobs that are stored on the nodes.
+    definitions: Definitions,
+    /// The names of the jobs of this process.
+    own: BTreeSet<Arc<str>>,
     /// The jobs that the leader removed in this term.
     removed: BTreeMap<Arc<str>, RemovedJob>,
     freeze: GroupFreeze,
@@ -110,7 +116,11 @@ pub(in crate::scheduler) struct Planner {
 }
 
 impl Planner {
-    pub(in crate::scheduler) fn new(sealed: LedgerSnapshot, settings: LeaderSettings) -> Self {
+    pub(in crate::scheduler) fn new(
+        sealed: LedgerSnapshot,
+        definitions: Definitions,
+        settings: LeaderSettings,
+    ) -> Self {
         let LeaderSettings { group, worker, term, ttl, max_clock_offset, max_running, measures, left_out } =
             settings;
         let freeze = sealed
@@ -126,6 +136,8 @@ impl Planner {
             sealed,
             table: JobTable::new(max_running, left_out.keys, measures),
             left_out,
+            definitions,
+            own: BTreeSet::new(),
             removed: BTreeMap::new(),
             freeze,
             requests: Requests::default(),
@@ -172,15 +184,32 @@ impl Planner {
         self.table.timers().next_group(GROUPED)
     }
 
-    /// Compares the leader's jobs with those of the registry. Removes the jobs that are not in the registry.
-    /// New and changed jobs then wait until [`Planner::take_over`] takes them over.
+    /// Returns the jobs that are stored on the nodes.
+    pub(in crate::scheduler) fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    /// Compares the leader's jobs with those of the registry and those on the nodes. Removes the jobs that are in neither.
+    /// If both have a job of one name, that of the nodes counts. New and changed jobs then wait until [`Planner::take_over`] takes them over.
     pub(in crate::scheduler) fn change(&mut self, jobs: &BTreeMap<Arc<str>, Arc<Job>>, now: WallTime) {
-        let gone = self.table.names().filter(|(name, _)| !jobs.contains_key(*name)).map(|(_, id)| id);
+        let (definitions, worker) = (&self.definitions, self.reporter.worker());
+        let (refused, own): (Vec<_>, Vec<_>) = jobs.values().partition(|job| definitions.contains(&job.name));
+        for job in refused {
+            tracing::error!(
+                group = &*self.group,
+                job = &*job.name,
+                "the job of this worker {worker} (its configuration or program) is not run: a job of this name is stored on the \
+                 nodes; remove one of them, or rename it"
+            );
+        }
+        self.own = own.iter().map(|job| Arc::clone(&job.name)).collect();
+        let is_gone = |name: &Arc<str>| !self.own.contains(name) && !definitions.contains(name);
+        let gone = self.table.names().filter(|(name, _)| is_gone(name)).map(|(_, id)| id);
         let gone: Vec<JobId> = gone.collect();
         for id in gone {
             self.remove(id, now);
         }
-        self.to_take = jobs.values().cloned().collect();
+        self.to_take = own.into_iter().chain(self.definitions.jobs()).cloned().collect();
         self.deferred.clear();
     }
 
@@ -286,8 +315,10 @@ impl Planner {
     /// Handles the event that the nodes have pruned the records before `mark`. Drops the data of each removed job that
     /// has no records left and no active run.
     pub(in crate::scheduler) fn pruned(&mut self, mark: WallTime) {
-        let running = |job: &Arc<str>| self.table.jobs().any(|led| led.job().name == *job);
-        let is_over = |(job, removed): &(&Arc<str>, &RemovedJob)| removed.is_forgotten(mark) && !running(job);
+        let running: BTreeSet<&str> = self.table.jobs().map(|led| &*led.job().name).collect();
+        let is_over = |(job, removed): &(&Arc<str>, &RemovedJob)| {
+            removed.is_forgotten(mark) && !running.contains(&***job)
+        };
         let over: Vec<Arc<str>> =
             self.removed.iter().filter(is_over).map(|(job, _)| Arc::clone(job)).collect();
         for job in over {

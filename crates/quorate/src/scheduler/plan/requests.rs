@@ -3,9 +3,9 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::RequestId,
+        job::{Payload, RequestId},
         plan::open_request::OpenRequest,
-        store::{JobRequest, JobResponse, RequestRow},
+        store::{JobAction, JobRequest, JobResponse, RequestRow},
     },
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -44,29 +44,45 @@ pub(in crate::scheduler) enum Asked {
 pub(in crate::scheduler) struct Granted {
     pub(super) id: RequestId,
     pub(super) answer: JobResponse,
-    pub(super) key: Arc<str>,
-    pub(super) value: Arc<str>,
+    /// The rows to store, by their keys, in this order. A row without a value is removed.
+    pub(super) rows: Vec<(Arc<str>, Option<Arc<str>>)>,
     pub(super) open: Option<OpenRequest>,
 }
 
 impl Granted {
-    /// Returns the key and the value of the row that the leader must store before it answers.
-    pub(in crate::scheduler) fn to_store(&self) -> (Arc<str>, Arc<str>) {
-        (Arc::clone(&self.key), Arc::clone(&self.value))
+    /// Returns the rows that the leader must store before it answers.
+    pub(in crate::scheduler) fn to_store(&mut self) -> Vec<(Arc<str>, Option<Arc<str>>)> {
+        std::mem::take(&mut self.rows)
+    }
+
+    /// Returns the key and the value of the first row.
+    #[cfg(test)]
+    pub(in crate::scheduler) fn stored_row(&self) -> (Arc<str>, Arc<str>) {
+        let (key, value) = self.rows[0].clone();
+        (key, value.unwrap_or_default())
     }
 }
 
 impl Asked {
     /// Grants a request that changes the row under `key`.
     pub(in crate::scheduler) fn changed(id: RequestId, text: &str, key: Arc<str>, value: Arc<str>) -> Self {
+        Self::stored(id, text, vec![(key, Some(value))])
+    }
+
+    /// Grants a request that changes these rows.
+    pub(in crate::scheduler) fn stored(
+        id: RequestId,
+        text: &str,
+        rows: Vec<(Arc<str>, Option<Arc<str>>)>,
+    ) -> Self {
         let answer = JobResponse::Accepted { text: text.into(), count: 0 };
-        Self::Store(Box::new(Granted { id, answer, key, value, open: None }))
+        Self::Store(Box::new(Granted { id, answer, rows, open: None }))
     }
 
     /// Answers a request for runs once its row is stored.
     pub(in crate::scheduler) fn opened(open: OpenRequest) -> Self {
         let (id, answer, value) = (open.row().id(), open.row().answer.clone(), open.row().to_value());
-        Self::Store(Box::new(Granted { id, answer, key: id.key(), value, open: Some(open) }))
+        Self::Store(Box::new(Granted { id, answer, rows: vec![(id.key(), Some(value))], open: Some(open) }))
     }
 }
 
@@ -94,7 +110,7 @@ impl Requests {
         let Some(taken_over) = self.unconfirmed.get(&id) else { return Some(Asked::Answer(answer)) };
         let now = self.open.get(&id).map(|open| open.row().to_value());
         let value = now.unwrap_or_else(|| Arc::clone(taken_over));
-        Some(Asked::Store(Box::new(Granted { id, answer, key: id.key(), value, open: None })))
+        Some(Asked::Store(Box::new(Granted { id, answer, rows: vec![(id.key(), Some(value))], open: None })))
     }
 
     /// Notes the decision on a request.
@@ -129,6 +145,14 @@ impl Requests {
     /// Returns an open request.
     pub(in crate::scheduler) fn get(&mut self, id: RequestId) -> Option<&mut OpenRequest> {
         self.open.get_mut(&id)
+    }
+
+    /// Returns the payload that the run of a request has in place of the job's.
+    pub(in crate::scheduler) fn payload(&self, id: RequestId) -> Option<Payload> {
+        match &self.open.get(&id)?.row().request.what {
+            JobAction::Trigger { payload, .. } => payload.clone(),
+            _ => None,
+        }
     }
 
     /// Removes an open request.

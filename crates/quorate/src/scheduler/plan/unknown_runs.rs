@@ -53,7 +53,14 @@ impl UnknownRuns {
             let job = stand_in(name, tick);
             self.runs.insert(Arc::clone(key), Arc::clone(&job));
             let state = sealed.state(name);
-            out.push(Effect::Open(RunStart { owner: None, job, state, run, end_needed_at: None }));
+            out.push(Effect::Open(RunStart {
+                owner: None,
+                job,
+                state,
+                run,
+                payload: None,
+                end_needed_at: None,
+            }));
         }
     }
 
@@ -122,6 +129,8 @@ mod tests {
             labels: Default::default(),
             state: None,
             cancel: None,
+            payload: None,
+            job: None,
             token: FencingToken::new(1),
             to: None,
         };

@@ -42,6 +42,10 @@ impl Retry {
         self.attempts
     }
 
+    pub(in crate::scheduler) const fn first_backoff(self) -> Duration {
+        self.first
+    }
+
     /// Returns the longest wait between two attempts.
     pub const fn max_backoff(self) -> Duration {
         self.max

@@ -146,7 +146,7 @@ impl Work {
         let (env, quorum, job) = (with.quorum.env().clone(), &with.quorum, &self.job);
         let began = quorum.wall();
         if open.cause == RunCause::Scheduled {
-            with.registry.counts().late(&job.name, open.not_before.until(began));
+            with.registry.counts().late(job.series(), open.not_before.until(began));
         }
         let output = RunOutput::new(open.state.clone(), job.keep_output);
         let unreleased = Unreleased { output: output.clone(), session: Arc::clone(session) };
@@ -154,6 +154,7 @@ impl Work {
             job: Arc::clone(job),
             tick: self.tick,
             cause: open.cause,
+            payload: open.payload.clone(),
             guard: RunGuard::Session { lease: Arc::clone(session), token: open.token, env: env.clone() },
             output: output.clone(),
             cancel: cancel.clone(),

@@ -2,7 +2,7 @@ use crate::{
     env::{BootTime, WallTime},
     panic,
     scheduler::{
-        job::{Job, RunCause, RunContext, RunGuard, RunOutcome, RunOutput},
+        job::{Job, Payload, RunCause, RunContext, RunGuard, RunOutcome, RunOutput},
         policy::Delivery,
         run::Cancel,
     },
@@ -16,6 +16,7 @@ pub(in crate::scheduler) struct Execution {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) tick: WallTime,
     pub(in crate::scheduler) cause: RunCause,
+    pub(in crate::scheduler) payload: Option<Payload>,
     pub(in crate::scheduler) guard: RunGuard,
     /// The output and the state that the handler sets, besides its result.
     pub(in crate::scheduler) output: RunOutput,
@@ -212,13 +213,17 @@ impl Execution {
             job: Arc::clone(&self.job.name),
             at: self.tick,
             cause: self.cause,
+            payload: self.payload.clone(),
             attempt,
             guard: self.guard.clone(),
             stop: stop.clone(),
             timeout_at,
             output: self.output.clone(),
         };
-        let handler = Arc::clone(&self.job.handler);
+        let Some(handler) = self.job.handler().cloned() else {
+            let error = "this worker does not have its handler".to_owned();
+            return Attempt { end: ExecutionEnd::Failed, error, asked_to_stop: false };
+        };
         let mut work = pin!(AssertUnwindSafe(async move { handler(context).await }).catch_unwind());
         let dropped = async {
             self.cancel.cancelled().await;

@@ -5,7 +5,7 @@ use crate::{
     env::WallTime,
     ledger::TermLedger,
     scheduler::{
-        job::{Job, RunCause},
+        job::{Job, Payload, RunCause},
         run::{
             assign::{OpenEnd, OpenRuns},
             on_leader::RunEnd,
@@ -34,7 +34,7 @@ impl Opened {
     /// that was lost. After the ledger was founded, no worker of before executes a run any more once `unknown_from`
     /// has come.
     pub(in crate::scheduler) fn new(
-        (job, start): (Arc<Job>, PendingRun),
+        (job, start, payload): (Arc<Job>, PendingRun, Option<Payload>),
         (term, ledger, runs): (&Term, &TermLedger, &OpenRuns),
         state: SavedState,
         reopens: bool,
@@ -42,7 +42,10 @@ impl Opened {
     ) -> Self {
         let (open, stored) = match &start.seen {
             Some(RunRecord::Open(open)) => (open.clone(), true),
-            _ => (first_generation(&job, &start, term, &state, unknown_from), false),
+            _ => {
+                let open = first_generation(&job, &start, term, &state, unknown_from);
+                (OpenRun { payload, job: job.for_worker(), ..open }, false)
+            }
         };
         let end = runs.open(&start.key, (&job, open), reopens, stored);
         Self { start, job, ledger: ledger.clone(), state, end }
@@ -111,6 +114,8 @@ fn first_generation(
         labels: job.labels.clone(),
         state: state.text(),
         cancel: None,
+        payload: None,
+        job: None,
         token: Default::default(),
         to: None,
     }

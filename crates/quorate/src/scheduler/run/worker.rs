@@ -20,6 +20,7 @@ use crate::{
     ledger::{LedgerError, LedgerView},
     node::{FencingToken, copy::AssignmentId},
     scheduler::{
+        job::{Job, JobDefinition},
         policy::Placement,
         registry::Phase,
         run::{
@@ -27,7 +28,7 @@ use crate::{
             pace,
             worklist::{Due, Worklist, job_of},
         },
-        store::{Announcement, RunRecord, WorkRow},
+        store::{Announcement, OpenRun, RunRecord, WorkRow},
     },
     session::{Sessions, announcement},
 };
@@ -74,7 +75,7 @@ struct Worker {
     with: WorkerParts,
     env: Env,
     sessions: Sessions,
-    /// True if a job of this worker is for any worker.
+    /// True if a job of this worker is for any worker, or if this worker has handlers for jobs on the nodes.
     takes: bool,
     /// The number of changes of the jobs.
     jobs: u64,
@@ -174,7 +175,8 @@ impl Worker {
 
     fn jobs_changed(&mut self) {
         let jobs = self.with.registry.jobs();
-        self.takes = jobs.values().any(|job| job.placement == Placement::AnyWorker);
+        let has_handlers = !self.with.registry.handlers().functions.is_empty();
+        self.takes = has_handlers || jobs.values().any(|job| job.placement == Placement::AnyWorker);
         self.jobs += 1;
         self.read_at = self.env.now();
     }
@@ -297,6 +299,7 @@ impl Worker {
             room: self.with.max_running,
             labels: self.with.labels.clone(),
             jobs: self.jobs,
+            handlers: self.with.registry.handlers().names(),
         };
         session.announced = Some(who.clone());
         let (part, name) = (self.with.ledger.part(WorkRow::PART), Arc::clone(&session.name));
@@ -323,12 +326,29 @@ impl Worker {
         let (jobs, now) = (self.with.registry.jobs(), self.now());
         let room = self.with.max_running.saturating_sub(self.runs.len());
         for Due { key, id, open, tried, cancel } in self.list.due(&jobs, room, now) {
-            let job = job_of(&key).and_then(|job| jobs.get(job)).cloned();
+            let job = match &open.job {
+                Some(stored) => self.stored_job(&key, stored, &open),
+                None => job_of(&key).and_then(|job| jobs.get(job)).cloned(),
+            };
             let (session, with) = (Arc::clone(&session.lease), self.with.clone());
             let assignment =
                 Assignment { key: Arc::clone(&key), id, open, tried, job, session, with, cancel };
             let running = self.env.spawn_scoped(assignment.run());
             self.runs.push(running.map(move |tried| (key, id, tried.ok())).boxed());
+        }
+    }
+
+    /// Returns the job of a run that is stored on the nodes. Returns `None` if this worker cannot run it.
+    fn stored_job(&self, key: &str, stored: &JobDefinition, open: &OpenRun) -> Option<Arc<Job>> {
+        match stored.job() {
+            Ok(job) => {
+                let job = self.with.registry.handlers().resolve(Job { stored: Some(open.at), ..job });
+                job.handler().is_some().then(|| Arc::new(job))
+            }
+            Err(why) => {
+                tracing::warn!(run = key, "given back to the leader: {why}");
+                None
+            }
         }
     }
 }

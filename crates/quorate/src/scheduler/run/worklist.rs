@@ -112,7 +112,8 @@ impl Worklist {
             .filter_map(|(key, work)| {
                 let open = work.open.as_ref()?;
                 let is_due = matches!(work.state, State::Waiting(at) if at <= now) && open.not_before <= wall;
-                let priority = job_of(key).and_then(|job| jobs.get(job)).map_or(0, |job| job.priority);
+                let own = || job_of(key).and_then(|job| jobs.get(job)).map_or(0, |job| job.priority);
+                let priority = open.job.as_ref().map_or_else(own, |job| job.priority());
                 is_due.then(|| (Reverse(priority), open.not_before, Arc::clone(key)))
             })
             .collect();
@@ -212,6 +213,8 @@ mod tests {
             labels: Default::default(),
             state: None,
             cancel: None,
+            payload: None,
+            job: None,
             token: FencingToken::default(),
             to: Some(to),
         }
@@ -219,7 +222,13 @@ mod tests {
 
     /// Returns the row with these jobs' runs, the assignments, and the reasons to cancel them.
     fn row(runs: &[(&str, u64, Option<&str>)]) -> WorkRow {
-        let who = Announcement { worker: "w".into(), room: 9, labels: Default::default(), jobs: 1 };
+        let who = Announcement {
+            worker: "w".into(),
+            room: 9,
+            labels: Default::default(),
+            jobs: 1,
+            handlers: Vec::new(),
+        };
         let run = |(job, seq, cancel): &(&str, u64, Option<&str>)| {
             (key(job), WorkRun::new(id(*seq), cancel.map(Into::into)))
         };

@@ -209,6 +209,11 @@ impl Schedule {
         matches!(self.kind, Kind::Delay(_))
     }
 
+    /// Returns whether the schedule has one tick, as with [`at`].
+    pub(in crate::scheduler) const fn is_at(&self) -> bool {
+        matches!(self.kind, Kind::At(_))
+    }
+
     /// Returns the tick that follows a run which ended at `end`, as the ledger records it. Returns `None` if
     /// ticks do not depend on the ends of runs.
     pub fn next_after_end(&self, end: WallTime) -> Option<WallTime> {

@@ -148,7 +148,7 @@ impl HistoryWriter {
         };
         log_end(level, &job, &report.entry);
         let now = self.term.quorum().wall();
-        self.counts.ended(&job.name, report.entry.end, report.entry.took, now);
+        self.counts.ended(job.series(), report.entry.end, report.entry.took, now);
         if let Err(error) = self.queue.try_send(Order::Enter(Box::new(report))) {
             self.counts.not_written();
             tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");

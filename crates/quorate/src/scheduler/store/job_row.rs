@@ -142,8 +142,13 @@ impl JobRow {
 
 /// Adds a request to the last requests that changed a row.
 pub(super) fn note_request(requests: &mut Vec<RequestId>, request: RequestId) {
+    note_requests(requests, request, REQUESTS_MAX);
+}
+
+/// Adds a request to a list of the last `most` requests.
+pub(super) fn note_requests(requests: &mut Vec<RequestId>, request: RequestId, most: usize) {
     requests.push(request);
-    let excess = requests.len().saturating_sub(REQUESTS_MAX);
+    let excess = requests.len().saturating_sub(most);
     requests.drain(..excess);
 }
 

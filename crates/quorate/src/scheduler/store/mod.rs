@@ -20,6 +20,7 @@ mod request_row;
 pub(super) mod retention;
 pub(super) mod saved_state;
 pub(super) mod snapshot;
+mod stored_job;
 pub(crate) mod verdict;
 pub(super) mod wire;
 mod work_end;
@@ -34,8 +35,10 @@ pub(super) use record::{
     REQUESTED_PREFIX, TAKE_WITHIN, TICK_PREFIX, job_and_tick, request_of, requested_key,
 };
 pub(super) use request::VALID_MAX;
-pub use request::{JobAction, JobRequest, JobResponse};
+pub use request::{DefinitionText, Expect, JobAction, JobRequest, JobResponse};
 pub(super) use request_row::RequestRow;
+pub(super) use stored_job::ChangeLog;
+pub use stored_job::StoredJob;
 pub(super) use work_end::{WorkEnd, WorkResult};
 pub(super) use work_row::{Announcement, WorkRow, WorkRun};
 

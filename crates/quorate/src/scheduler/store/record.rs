@@ -2,7 +2,7 @@ use crate::{
     env::WallTime,
     node::{FencingToken, copy::AssignmentId},
     scheduler::{
-        job::{RequestId, RunCause, RunOutcome},
+        job::{JobDefinition, Payload, RequestId, RunCause, RunOutcome},
         policy::{Delivery, Labels},
         store::{REASON_MAX, RecordError},
     },
@@ -86,6 +86,13 @@ pub struct OpenRun {
     /// The fencing token of the run. It is larger than those of earlier assignments of the run.
     #[serde(default)]
     pub token: FencingToken,
+    /// The payload of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Payload>,
+    /// The definition of the job, without its payload, if the job is stored on the nodes. So a worker needs nothing
+    /// else of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<JobDefinition>>,
     /// The worker to which the generation is assigned. `None` while it waits for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<AssignedTo>,
@@ -310,6 +317,8 @@ mod tests {
             labels: Default::default(),
             state: None,
             cancel: None,
+            payload: None,
+            job: None,
             token: TERM,
             to: None,
         }

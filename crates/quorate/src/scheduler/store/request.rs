@@ -1,10 +1,14 @@
 use crate::{
     env::WallTime,
     plain::plain,
-    scheduler::{job::RequestId, store::REASON_MAX},
+    scheduler::{
+        job::{JobDefinition, Payload, RequestId},
+        store::REASON_MAX,
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::{
+    fmt,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -70,6 +74,28 @@ pub enum JobAction {
     Trigger {
         /// The job.
         job: Arc<str>,
+        /// The payload of the run. Without it, the run has that of the job.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        payload: Option<Payload>,
+    },
+    /// Stores jobs on the nodes, in place of earlier ones of the same names.
+    Put {
+        /// The first job. The definitions count; this is for people.
+        job: Arc<str>,
+        /// The definitions.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        definitions: Vec<DefinitionText>,
+        /// What must be stored now. `None` if that does not matter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expect: Option<Expect>,
+    },
+    /// Removes a job from the nodes.
+    Remove {
+        /// The job.
+        job: Arc<str>,
+        /// What must be stored now. `None` if that does not matter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expect: Option<Expect>,
     },
     /// Runs the job once for each tick in the span, the oldest first. Ticks that have run before run again.
     Backfill {
@@ -91,7 +117,55 @@ pub enum JobAction {
     },
 }
 
+/// The JSON of a definition, which a leader of another version may not understand.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DefinitionText(Arc<str>);
+
+/// What the requester of a change has seen of a stored job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expect {
+    /// No job of this name is stored.
+    Absent,
+    /// The job as this request has stored it.
+    Version(RequestId),
+}
+
+impl DefinitionText {
+    /// Returns the text of a definition.
+    pub fn new(definition: &JobDefinition) -> Self {
+        Self(definition.to_text())
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The payload may be personal data, so a log has only the length.
+impl fmt::Debug for DefinitionText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
 impl JobAction {
+    /// Returns the action that runs a job once now.
+    pub fn trigger(job: impl Into<Arc<str>>) -> Self {
+        Self::Trigger { job: job.into(), payload: None }
+    }
+
+    /// Returns the action without payloads and definitions, for the audit list.
+    pub(in crate::scheduler) fn without_content(&self) -> Self {
+        match self.clone() {
+            Self::Trigger { job, .. } => Self::Trigger { job, payload: None },
+            Self::Put { job, expect, .. } => Self::Put { job, definitions: Vec::new(), expect },
+            other => other,
+        }
+    }
+
     /// Returns the action that pauses a job until it is resumed.
     pub fn pause(job: impl Into<Arc<str>>) -> Self {
         Self::Pause { job: job.into(), reason: None, until: None }
@@ -114,7 +188,9 @@ impl JobAction {
             Self::Freeze { .. } | Self::Unfreeze => &ALL,
             Self::Pause { job, .. }
             | Self::Resume { job }
-            | Self::Trigger { job }
+            | Self::Trigger { job, .. }
+            | Self::Put { job, .. }
+            | Self::Remove { job, .. }
             | Self::Backfill { job, .. }
             | Self::Cancel { job, .. } => job,
         }
@@ -162,7 +238,11 @@ mod tests {
             JobAction::Resume { job: job.clone() },
             JobAction::Freeze { reason: Some("migration".into()), until },
             JobAction::Unfreeze,
-            JobAction::Trigger { job: job.clone() },
+            JobAction::trigger(job.clone()),
+            JobAction::Trigger { job: job.clone(), payload: Some(Payload::new("to").unwrap()) },
+            JobAction::Put { job: job.clone(), definitions: vec![DefinitionText("{}".into())], expect: None },
+            JobAction::Remove { job: job.clone(), expect: Some(Expect::Version(RequestId::from_u128(2))) },
+            JobAction::Remove { job: job.clone(), expect: Some(Expect::Absent) },
             JobAction::Backfill { job: job.clone(), from, until },
             JobAction::Cancel { job: job.clone(), tick: Some(from) },
             JobAction::Cancel { job, tick: None },

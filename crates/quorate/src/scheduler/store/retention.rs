@@ -136,9 +136,10 @@ impl Retention {
         changed: &mut watch::Receiver<u64>,
     ) -> Result<(), LedgerError> {
         let jobs = registry.jobs();
-        vouched.0.retain(|job, _| jobs.contains_key(job));
+        let names = registry.names();
+        vouched.0.retain(|job, _| names.contains(job));
         let now = self.main.wall();
-        let stale = jobs.keys().filter(|job| vouched.is_stale(job, now, self.every() / 2));
+        let stale = names.iter().filter(|job| vouched.is_stale(job, now, self.every() / 2));
         let stale: Vec<Arc<str>> = stale.cloned().collect();
         let (mut turns, pause) = (stale.chunks(RENEWALS_MAX), self.turn_pause(stale.len()));
         let mut renewed = match turns.next() {

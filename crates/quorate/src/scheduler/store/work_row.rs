@@ -30,6 +30,9 @@ pub(in crate::scheduler) struct Announcement {
     pub(in crate::scheduler) labels: Labels,
     /// A number that grows when the jobs of the worker change.
     pub(in crate::scheduler) jobs: u64,
+    /// The names of the handlers that the worker has registered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::scheduler) handlers: Vec<Arc<str>>,
 }
 
 /// One run of a worker.
@@ -85,7 +88,13 @@ mod tests {
 
     #[test]
     fn a_row_survives_a_round_trip() {
-        let who = Announcement { worker: "a".into(), room: 4, labels: Default::default(), jobs: 2 };
+        let who = Announcement {
+            worker: "a".into(),
+            room: 4,
+            labels: Default::default(),
+            jobs: 2,
+            handlers: Vec::new(),
+        };
         let id = AssignmentId { term: FencingToken::new(7), seq: 3 };
         let run = WorkRun::new(id, None);
         let row = WorkRow { who, runs: [("tick/j/1".into(), run)].into() };

@@ -4,7 +4,7 @@ use quorate::scheduler::RunCause;
 const ASK: &str = "ask/00000000000000000000000000000007";
 
 fn trigger() -> JobAction {
-    JobAction::Trigger { job: "led".into() }
+    JobAction::trigger("led")
 }
 
 fn accepted(count: u64) -> Told {

@@ -36,7 +36,9 @@ impl Jobs {
         let what = what.shown();
         // Without this check, a request for an unknown job would wait for a leader's refusal, or for the
         // timeout if there is no leader.
-        if !what.job().is_empty() {
+        if let JobAction::Remove { job, .. } = &what {
+            self.check_stored(job).await?;
+        } else if !what.job().is_empty() && !matches!(what, JobAction::Put { .. }) {
             self.check_exists(what.job()).await?;
         }
         let env = self.quorum.env();

@@ -461,7 +461,7 @@ async fn the_next_leader_enters_the_ends_of_requested_runs_with_their_causes() {
     // As above, the job keeps no entries. The row of the back-fill is kept although all its runs have ended.
     let first = stage.candidate("a", &[job.clone().history(0)]);
     let now = stage.quorum.wall();
-    let trigger = stage.request(JobAction::Trigger { job: "j".into() });
+    let trigger = stage.request(JobAction::trigger("j"));
     assert_eq!(accepted(&first.ask(&trigger).await), 1);
     let span = JobAction::Backfill { job: "j".into(), from: now - 2 * SECOND, until: now };
     let backfill = stage.request(span);

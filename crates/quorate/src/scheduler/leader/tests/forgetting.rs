@@ -48,7 +48,7 @@ async fn a_minority_that_forgets_loses_nothing_and_is_copied_to() {
     stage.forget(0..2).await;
     let asked = job("asked", never(), Delivery::AtLeastOnce, &Begun::default());
     let next = stage.candidate("b", &[once, asked]);
-    accepted(&next.ask(&stage.request(JobAction::Trigger { job: "asked".into() })).await);
+    accepted(&next.ask(&stage.request(JobAction::trigger("asked"))).await);
     all_nodes_have(&stage, &RunKey::new("once", tick).key()).await;
     stage.history_when("asked", |all| !all.is_empty()).await;
     next.resigns().await;

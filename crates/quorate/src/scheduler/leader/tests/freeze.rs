@@ -99,7 +99,7 @@ async fn an_unfrozen_group_runs_at_once_and_a_paused_job_stays_paused() {
     accepted(&leader.ask(&stage.request(JobAction::pause("k"))).await);
     let resumed = leader.ask(&stage.request(JobAction::Resume { job: "j".into() })).await;
     assert!(matches!(&resumed, JobResponse::Accepted { text, .. } if text.contains("frozen")), "{resumed:?}");
-    let trigger = stage.request(JobAction::Trigger { job: "j".into() });
+    let trigger = stage.request(JobAction::trigger("j"));
     accepted(&leader.ask(&trigger).await);
     let requested = |all: &[HistoryEntry]| all.iter().any(|entry| entry.cause.request() == Some(trigger.id));
     stage.history_when("j", requested).await;

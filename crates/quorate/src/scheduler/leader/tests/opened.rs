@@ -215,7 +215,7 @@ async fn a_cancellation_and_a_removal_end_an_open_run_once() {
     for removed in [false, true] {
         let stage = Stage::new();
         let leader = stage.candidate("a", &[on_request()]);
-        let trigger = stage.request(JobAction::Trigger { job: job() });
+        let trigger = stage.request(JobAction::trigger(job()));
         assert_eq!(accepted(&leader.ask(&trigger).await), 1);
         let (_, open) = open_record(&stage, |_| true).await;
         assert!(open.not_before.until(open.take_by) >= Duration::from_secs(3600));
@@ -258,7 +258,7 @@ async fn a_pause_ends_the_open_runs_of_ticks_and_no_requested_runs() {
     let ticks = due_at(soon(&stage), Delivery::AtLeastOnce, 60 * SECOND);
     let requested = Job { name: "requested".into(), ..on_request() };
     let leader = stage.candidate("a", &[ticks, requested]);
-    let trigger = stage.request(JobAction::Trigger { job: "requested".into() });
+    let trigger = stage.request(JobAction::trigger("requested"));
     assert_eq!(accepted(&leader.ask(&trigger).await), 1);
     let (key, _) = open_record(&stage, |open| open.cause.request().is_some()).await;
     open_record(&stage, |open| open.cause.request().is_none()).await;

@@ -58,7 +58,7 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     let next = stage.candidate("b", &jobs);
     // The triggered run starts even during the pause. A scheduled tick is due during the `sleep` below. The
     // count of runs then shows that this tick was skipped.
-    let trigger = stage.request(JobAction::Trigger { job: named("j") });
+    let trigger = stage.request(JobAction::trigger(named("j")));
     assert_eq!(accepted(&next.ask(&trigger).await), 1);
     let triggered =
         |all: &[HistoryEntry]| all.iter().any(|entry| entry.cause == RunCause::Triggered { id: trigger.id });
@@ -145,7 +145,7 @@ async fn a_request_is_carried_out_once_however_often_it_is_sent() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let jobs = [idle(&begun, PERIOD / 10)];
     let first = stage.candidate("a", &jobs);
-    let trigger = stage.request(JobAction::Trigger { job: named("j") });
+    let trigger = stage.request(JobAction::trigger(named("j")));
     let answers = [first.ask(&trigger).await, first.ask(&trigger).await];
     assert_eq!(answers[0], answers[1]);
     stage.history_when("j", |all| all.len() == 1).await;
@@ -153,7 +153,7 @@ async fn a_request_is_carried_out_once_however_often_it_is_sent() {
     first.resigns().await;
     let next = stage.candidate("b", &jobs);
     assert_eq!(next.ask(&trigger).await, answers[0], "the next leader gives the same answer");
-    let other = stage.request(JobAction::Trigger { job: named("j") });
+    let other = stage.request(JobAction::trigger(named("j")));
     accepted(&next.ask(&other).await);
     let history = stage.history_when("j", |all| all.len() > 1).await;
     assert_eq!(history.len(), 2, "{history:#?}");
@@ -169,7 +169,7 @@ async fn an_impossible_request_is_refused_with_the_reason() {
     let second = Job::new("second", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let leader = stage.candidate("a", &[idle(&begun, PERIOD), second]);
     let why = async |ask: JobAction| refused(&leader.ask(&stage.request(ask)).await).to_owned();
-    assert!(why(JobAction::Trigger { job: named("k") }).await.contains("a knows no job called \"k\""));
+    assert!(why(JobAction::trigger(named("k"))).await.contains("a knows no job called \"k\""));
     assert!(why(JobAction::pause(named("k"))).await.contains("knows no job"));
     assert!(why(JobAction::Cancel { job: named("j"), tick: None }).await.contains("nothing of j runs"));
     let until = stage.quorum.env().wall();
@@ -177,7 +177,7 @@ async fn an_impossible_request_is_refused_with_the_reason() {
         |seconds: u32| JobAction::Backfill { job: named("second"), from: until - SECOND * seconds, until };
     assert!(why(span(5_000)).await.contains("holds 5000 ticks; ask for at most 1000"));
     assert!(why(span(0)).await.contains("is empty"));
-    let mut late = stage.request(JobAction::Trigger { job: named("j") });
+    let mut late = stage.request(JobAction::trigger(named("j")));
     late.at = late.at - 61 * SECOND;
     assert!(refused(&leader.ask(&late).await).contains("too late"));
     assert!(begun.lock().unwrap().is_empty());
@@ -260,7 +260,7 @@ async fn a_cancellation_ends_the_active_run_and_drops_the_requested_ones() {
     assert!(history[2].until.is_some() && history[2].started.is_none(), "{history:#?}");
     leader.resigns().await;
     let next = stage.candidate("b", &[idle(&begun, PERIOD)]);
-    accepted(&next.ask(&stage.request(JobAction::Trigger { job: named("j") })).await);
+    accepted(&next.ask(&stage.request(JobAction::trigger(named("j")))).await);
     stage.history_when("j", |all| all.len() == 4).await;
     assert_eq!(begun.lock().unwrap().len(), 3, "no cancelled run starts again");
     next.resigns().await;
@@ -270,7 +270,7 @@ async fn a_cancellation_ends_the_active_run_and_drops_the_requested_ones() {
 async fn the_requests_of_a_removed_job_are_reported_and_closed() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let leader = stage.candidate("a", &[idle(&begun, PERIOD * 10)]);
-    let [runs, waits] = [(), ()].map(|()| stage.request(JobAction::Trigger { job: named("j") }));
+    let [runs, waits] = [(), ()].map(|()| stage.request(JobAction::trigger(named("j"))));
     accepted(&leader.ask(&runs).await);
     accepted(&leader.ask(&waits).await);
     stage.when("the first runs", || !begun.lock().unwrap().is_empty()).await;
@@ -334,7 +334,7 @@ async fn a_superseded_leader_does_not_keep_the_lease_for_its_active_runs() {
     });
     let busy = Job::new("busy", often(), |_| async { Ok::<(), String>(()) });
     let leader = stage.candidate("a", &[hangs, busy]);
-    accepted(&leader.ask(&stage.request(JobAction::Trigger { job: named("hangs") })).await);
+    accepted(&leader.ask(&stage.request(JobAction::trigger(named("hangs")))).await);
     stage.when("it runs", || !begun.lock().unwrap().is_empty()).await;
     let term = LedgerView::of(stage.ledger.read().await.unwrap()).sealed_by.get();
     let _later =

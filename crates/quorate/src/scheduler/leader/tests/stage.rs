@@ -8,7 +8,7 @@ use crate::{
         control::IncomingRequest,
         job::{Job, RequestId, RunOutcome},
         leader::{Leading, lead},
-        registry::JobRegistry,
+        registry::{Handlers, JobRegistry},
         run::{assignment::WorkerParts, worker::take_runs},
         schedule::{Schedule, every},
         store::{HistoryEntry, JobAction, JobRequest, JobResponse},
@@ -86,7 +86,11 @@ impl Stage {
 
     /// Starts a candidate that executes at most `max_running` runs at once.
     pub(in crate::scheduler) fn limited(&self, worker: &str, jobs: &[Job], max_running: usize) -> Candidate {
-        self.candidate_with(worker, &JobRegistry::new(&"g".into(), &[], jobs), max_running)
+        self.candidate_with(
+            worker,
+            &JobRegistry::new(&"g".into(), &[], jobs, Handlers::default()),
+            max_running,
+        )
     }
 
     /// Starts a candidate that has the registry of an earlier one, as a scheduler has over all its terms.
@@ -121,7 +125,7 @@ impl Stage {
     pub(in crate::scheduler) fn worker(&self, name: &str, jobs: &[Job]) -> OpenWorker {
         let (quorum, group) = (quorum(name, &self.nodes), Arc::<str>::from("g"));
         let taking = WorkerParts {
-            registry: JobRegistry::new(&group, &[], jobs),
+            registry: JobRegistry::new(&group, &[], jobs, Handlers::default()),
             quorum: quorum.clone(),
             ledger: Ledger::new(&quorum, &group).unwrap(),
             group,

@@ -623,6 +623,8 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
         labels: Default::default(),
         state: None,
         cancel: None,
+        payload: None,
+        job: None,
         token: FencingToken::new(1),
         to: None,
     };

@@ -95,7 +95,7 @@ pub(in crate::scheduler) fn find(
     let mut unreadable = None;
     let (row, mut write, now, state) = match removed {
         Some(RemovedJob { row, planned, state, .. }) => {
-            let now = now.max(planned);
+            let now = job.begins(now).max(planned);
             let row = JobRow::parse(&row).ok();
             (row.map(|row| JobRow { ended: None, since: now, ..row }), true, now, state)
         }
@@ -110,7 +110,8 @@ pub(in crate::scheduler) fn find(
     let is_new = row.is_none();
     let window = row.as_ref().and_then(|row| row.window).unwrap_or_default();
     let mut moved = false;
-    let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
+    let mut row =
+        row.unwrap_or_else(|| JobRow { since: sealed.begins(job.begins(now)), ..JobRow::default() });
     let changed = row.described_by(&job, now);
     if changed != row {
         let other_times = !is_new && (row.schedule != changed.schedule || row.spec != changed.spec);
@@ -123,7 +124,7 @@ pub(in crate::scheduler) fn find(
             // An earlier leader may have opened runs before their ticks were due. Only ticks after the last of
             // these ticks count, so that no tick runs twice.
             let last = sealed.last_before(&job.name, WallTime::from_micros(u64::MAX));
-            row.since = now.max(last.unwrap_or_default());
+            row.since = job.begins(now).max(last.unwrap_or_default());
             row.ended = None;
         }
         write = true;
@@ -251,6 +252,8 @@ mod tests {
             labels: Default::default(),
             state: None,
             cancel: None,
+            payload: None,
+            job: None,
             token: FencingToken::new(1),
             to: None,
         };

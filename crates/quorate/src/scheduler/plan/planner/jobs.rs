@@ -66,6 +66,7 @@ impl Planner {
         if any {
             self.on_end(id, now);
         }
+        self.retire(id, now);
     }
 
     pub(super) fn replace(&mut self, id: JobId, job: Arc<Job>, now: WallTime) {
@@ -79,6 +80,7 @@ impl Planner {
             self.withdraw(id, |_| true, Withdrawal::Changed);
         }
         self.skip(&replaced.before, replaced.skipped, now);
+        self.retire(id, now);
     }
 
     /// Removes a job, so that none of its runs starts from now on. Closes the job's row and its requests. If a job of
@@ -129,6 +131,7 @@ impl Planner {
         if skipped {
             self.on_end(id, now);
         }
+        self.retire(id, now);
     }
 
     /// Starts the waiting run of a job whose turn it is.
@@ -145,10 +148,14 @@ impl Planner {
             let scheduled = run.is_open() && run.request().is_none();
             let left_out = led.filter(|_| scheduled).and_then(|led| led.left_out_at(run.tick));
             let end_needed_at = led.and_then(|led| led.end_needed_at(&run));
-            let start = RunStart { owner: Some(id), job: Arc::clone(&job), state, run, end_needed_at };
+            let asked = run.request().and_then(|request| self.requests.payload(request));
+            let payload = asked.or_else(|| job.payload.clone());
+            let start =
+                RunStart { owner: Some(id), job: Arc::clone(&job), state, run, payload, end_needed_at };
             self.effects.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
             self.effects.extend(left_out.map(|why| Effect::Withdraw { key, why }));
         }
         self.skip(&job, too_late, now);
+        self.retire(id, now);
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 use refusal::{FOLLOWED, too_late};
 use std::{collections::BTreeSet, sync::Arc};
 
-mod refusal;
+pub(super) mod refusal;
 
 impl Planner {
     /// Takes over the requests that earlier leaders accepted and whose runs have not all ended.
@@ -57,6 +57,11 @@ impl Planner {
     fn decide(&mut self, request: &JobRequest, is_open: bool, now: WallTime) -> Result<Asked, Arc<str>> {
         if matches!(request.what, JobAction::Freeze { .. } | JobAction::Unfreeze) {
             return self.decide_freeze(request, now);
+        }
+        match request.what {
+            JobAction::Put { .. } => return self.decide_put(request, now),
+            JobAction::Remove { .. } => return self.decide_remove(request, now),
+            _ => {}
         }
         let id = self.job_of(request, now)?;
         match &request.what {
@@ -250,7 +255,7 @@ impl Planner {
             }
             _ => return Asked::Answer(answer),
         };
-        Asked::Store(Box::new(Granted { id, answer, key, value, open }))
+        Asked::Store(Box::new(Granted { id, answer, rows: vec![(key, Some(value))], open }))
     }
 
     /// Pauses a job from `paused.at` on. If the job is already paused and this pause has a reason or an end, both

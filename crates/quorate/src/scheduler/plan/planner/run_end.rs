@@ -50,6 +50,7 @@ impl Planner {
             None if is_over => self.on_end(id, now),
             _ => {}
         }
+        self.retire(id, now);
         self.close_ended();
     }
 

@@ -52,7 +52,7 @@ fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
 }
 
 fn planner(sealed: LedgerSnapshot, jobs: impl IntoIterator<Item = Job>, now: u64) -> (Planner, Vec<Effect>) {
-    let mut planner = Planner::new(sealed, settings());
+    let mut planner = Planner::new(sealed, Definitions::default(), settings());
     planner.change(&registry(jobs), at(now));
     let effects = take_over(&mut planner, now);
     (planner, effects)
@@ -112,6 +112,8 @@ fn with_open_run() -> LedgerSnapshot {
         labels: Default::default(),
         state: None,
         cancel: None,
+        payload: None,
+        job: None,
         token: FencingToken::new(1),
         to: None,
     };
@@ -122,7 +124,7 @@ fn with_open_run() -> LedgerSnapshot {
 
 #[test]
 fn a_new_job_is_registered_before_it_starts() {
-    let mut planner = Planner::new(sealed(&[], &[]), settings());
+    let mut planner = Planner::new(sealed(&[], &[]), Definitions::default(), settings());
     planner.change(&registry([job("j")]), at(10));
     planner.take_over(at(10));
     let effects = planner.take_effects();
@@ -136,7 +138,7 @@ fn a_new_job_is_registered_before_it_starts() {
 #[test]
 fn jobs_are_taken_over_in_parts_and_requests_wait_for_the_last() {
     let jobs = (0..=JOBS_AT_ONCE).map(|number| job(&format!("j{number}")));
-    let mut planner = Planner::new(sealed(&[], &[]), settings());
+    let mut planner = Planner::new(sealed(&[], &[]), Definitions::default(), settings());
     planner.change(&registry(jobs), at(10));
     planner.take_over(at(10));
     assert_eq!(planner.take_effects().len(), JOBS_AT_ONCE);

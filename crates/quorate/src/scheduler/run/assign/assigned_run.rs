@@ -99,6 +99,11 @@ impl AssignedRun {
         &self.job
     }
 
+    /// Returns the name of the handler that the worker must have, if the job is stored on the nodes.
+    pub(super) fn handler(&self) -> Option<&str> {
+        self.open.job.as_ref().map(|job| &*job.handler)
+    }
+
     pub(super) fn open(&self) -> &OpenRun {
         &self.open
     }

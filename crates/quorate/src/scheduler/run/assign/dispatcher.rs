@@ -73,8 +73,13 @@ impl Dispatcher {
         let (job, open) = run;
         if let Some(to) = &open.to {
             // The worker may have a run of which its row says nothing, if the row was not stored in time.
-            let who =
-                Announcement { worker: Arc::clone(&to.worker), room: 0, labels: Labels::default(), jobs: 0 };
+            let who = Announcement {
+                worker: Arc::clone(&to.worker),
+                room: 0,
+                labels: Labels::default(),
+                jobs: 0,
+                handlers: Vec::new(),
+            };
             self.roster.add_unknown(&to.session, who);
             self.roster.assign(&to.session, (key, open.not_before), to.id(), open.cancel.clone());
         }
@@ -288,7 +293,7 @@ impl Dispatcher {
     fn assign(&mut self, key: &Arc<str>, (now, wall): Now, out: &mut Vec<Action>) {
         let Some(run) = self.runs.get_mut(key) else { return };
         let Some((session, worker)) = self.roster.pick(
-            (&run.job().name, run.open().not_before),
+            (&run.job().name, run.handler(), run.open().not_before),
             &run.open().labels,
             run.lost_by(),
             (now, wall),

@@ -104,20 +104,27 @@ impl Roster {
         self.ended.contains(session)
     }
 
-    /// Returns the session of the worker that gets a run of `job` that is due at `due`, with the worker's name. Runs that are
-    /// due later take no room. Of the workers with room and all of the `labels`, those that started their runs in time come first, then those
+    /// Returns the session of the worker that gets a run of `job` that is due at `due`, with the worker's name. If the job names
+    /// a handler, only workers that have registered it get the run. Runs that are due later take no room. Of the workers with
+    /// room and all of the `labels`, those that started their runs in time come first, then those
     /// that did not lose this run, then those with fewer runs, and then the one that got a run longest ago.
     pub(super) fn pick(
         &self,
-        (job, due): (&str, WallTime),
+        (job, handler, due): (&str, Option<&str>, WallTime),
         labels: &Labels,
         lost_it: Option<&str>,
         (now, wall): (BootTime, WallTime),
     ) -> Option<(Arc<str>, Arc<str>)> {
         let load = |member: &Member| member.load(due.max(wall));
+        let has = |member: &Member| {
+            handler.is_none_or(|name| member.row.who.handlers.iter().any(|handler| **handler == *name))
+        };
         let fits = |member: &Member| {
             let who = &member.row.who;
-            load(member) < who.room && labels.are_in(&who.labels) && !member.lacks.contains(job)
+            load(member) < who.room
+                && labels.are_in(&who.labels)
+                && !member.lacks.contains(job)
+                && has(member)
         };
         let order = |(session, member): &(&Arc<str>, &Member)| {
             let (doubted, lost) = (member.doubted_until > now, lost_it == Some(&***session));
@@ -206,7 +213,7 @@ mod tests {
 
     /// Returns the worker that gets the run `number` of the job `j`, and gives it the run.
     fn give(roster: &mut Roster, number: u64) -> Option<String> {
-        let (session, worker) = roster.pick(("j", wall(DUE)), &Labels::default(), None, ms(0))?;
+        let (session, worker) = roster.pick(("j", None, wall(DUE)), &Labels::default(), None, ms(0))?;
         assert_eq!(session, worker);
         roster.assign(&session, (&key(number), wall(DUE)), to(&session, number).id(), None);
         Some(worker.to_string())
@@ -214,7 +221,7 @@ mod tests {
 
     fn picked(roster: &Roster, lost_it: Option<&str>, after: u64) -> Option<String> {
         roster
-            .pick(("j", wall(DUE)), &Labels::default(), lost_it, ms(after))
+            .pick(("j", None, wall(DUE)), &Labels::default(), lost_it, ms(after))
             .map(|(_, worker)| worker.to_string())
     }
 
@@ -263,7 +270,7 @@ mod tests {
         let mut roster = roster(&[("a", 1), ("b", 1)]);
         let pick = |roster: &Roster, due, after| {
             roster
-                .pick(("j", wall(due)), &Labels::default(), None, ms(after))
+                .pick(("j", None, wall(due)), &Labels::default(), None, ms(after))
                 .map(|(_, worker)| worker.to_string())
         };
         for (session, number) in [("a", 0), ("b", 1)] {
@@ -302,7 +309,13 @@ mod tests {
         assert_eq!(picked(&roster, None, 0).as_deref(), Some("b"));
         roster.note_lacks("b", &job);
         assert_eq!(picked(&roster, None, 0), None);
-        assert!(roster.pick(("other", wall(DUE)), &Labels::default(), None, ms(0)).is_some());
+        assert!(roster.pick(("other", None, wall(DUE)), &Labels::default(), None, ms(0)).is_some());
+        let stored = |roster: &Roster| {
+            roster.pick(("on-nodes", Some("mail"), wall(DUE)), &Labels::default(), None, ms(0))
+        };
+        assert_eq!(stored(&roster), None, "no worker has the handler");
+        roster.announce(&"b".into(), Announcement { handlers: vec!["mail".into()], ..who("b", 9) });
+        assert_eq!(stored(&roster).map(|(_, worker)| worker).as_deref(), Some("b"));
         roster.announce(&"a".into(), who("a", 9));
         assert_eq!(picked(&roster, None, 0), None, "its jobs are the same");
         roster.announce(&"a".into(), Announcement { jobs: 2, ..who("a", 9) });
@@ -383,7 +396,7 @@ mod tests {
     fn a_run_that_requires_labels_goes_to_a_worker_with_all_of_them() {
         let mut roster = roster(&[("a", 9), ("b", 9)]);
         let pick = |roster: &Roster, labels: &[&str]| {
-            let found = roster.pick(("j", wall(DUE)), &Labels::new(labels), None, ms(0));
+            let found = roster.pick(("j", None, wall(DUE)), &Labels::new(labels), None, ms(0));
             found.map(|(_, worker)| worker.to_string())
         };
         assert_eq!(pick(&roster, &["eu"]), None);

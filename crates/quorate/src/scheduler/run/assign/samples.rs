@@ -52,6 +52,8 @@ pub(super) fn open(delivery: Delivery) -> OpenRun {
         labels: Default::default(),
         state: None,
         cancel: None,
+        payload: None,
+        job: None,
         token: FencingToken::default(),
         to: None,
     }
@@ -63,7 +65,7 @@ pub(super) fn to(session: &str, seq: u64) -> AssignedTo {
 }
 
 pub(super) fn who(worker: &str, room: usize) -> Announcement {
-    Announcement { worker: worker.into(), room, labels: Default::default(), jobs: 1 }
+    Announcement { worker: worker.into(), room, labels: Default::default(), jobs: 1, handlers: Vec::new() }
 }
 
 /// Returns the answers to a request of which so many nodes carried it out, were too late, and took no part.

@@ -43,7 +43,8 @@ fn led_from(ledger: LedgerSnapshot) -> Planner {
         measures: JobsMeasures::new(&"g".into(), []),
         left_out: LeftOut::default(),
     };
-    let mut planner = Planner::new(ledger, settings);
+    let mut planner =
+        Planner::new(ledger, crate::scheduler::plan::definitions::Definitions::default(), settings);
     let job = Job::new("j", every(1_000_000 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     add(&mut planner, job);
     planner
@@ -90,7 +91,7 @@ fn request(id: u128, what: JobAction) -> JobRequest {
 }
 
 fn trigger(id: u128) -> JobRequest {
-    request(id, JobAction::Trigger { job: "j".into() })
+    request(id, JobAction::trigger("j"))
 }
 
 fn refusal(asked: Asked) -> String {
@@ -151,7 +152,7 @@ fn requests_of_one_microsecond_have_ticks_of_their_own_which_the_next_leader_kee
     let mut tick_of = |id| {
         let granted = to_store(planner.ask(&trigger(id), true, at(NOW)));
         let open = granted.open.as_ref().unwrap();
-        (open.remaining()[0], granted.to_store())
+        (open.remaining()[0], granted.stored_row())
     };
     let micro = Duration::from_micros(1);
     let (first, _) = tick_of(1);
@@ -180,7 +181,7 @@ fn requests_of_one_microsecond_have_ticks_of_their_own_which_the_next_leader_kee
 #[test]
 fn a_request_that_an_earlier_leader_accepted_is_answered_once_a_majority_stores_its_row() {
     let mut planner = led();
-    let (key, value) = to_store(planner.ask(&trigger(1), true, at(NOW))).to_store();
+    let (key, value) = to_store(planner.ask(&trigger(1), true, at(NOW))).stored_row();
     let mut planner = led_from(snapshot([(key, value)]));
     planner.resume_requests(at(NOW));
     assert!(start_next(&mut planner), "its run starts");
@@ -325,7 +326,7 @@ fn a_request_that_is_late_or_comes_during_a_drain_is_refused() {
 fn a_refused_request_is_answered_once_its_closing_row_is_stored() {
     let mut planner = led();
     let granted = to_store(planner.ask(&trigger(1), true, at(NOW + 61)));
-    let refused = granted.to_store();
+    let refused = granted.stored_row();
     let answer = planner.stored(granted, at(NOW + 61));
     assert!(matches!(&answer, JobResponse::Refused { why } if why.contains("too late")), "{answer:?}");
     assert_eq!(closed_rows(&planner.effects), [&*refused.0], "the row stays no longer than it must");
@@ -343,7 +344,7 @@ fn an_expired_pause_is_refused_once_a_majority_stores_the_row_without_it() {
     let mut planner = led();
     let late = planner.ask(&request(1, JobAction::pause("j")), true, at(NOW + 61));
     let granted = to_store(late);
-    let (key, value) = granted.to_store();
+    let (key, value) = granted.stored_row();
     assert!(key == JobRow::key("j") && JobRow::parse(&value).unwrap().paused.is_none());
     assert!(matches!(planner.stored(granted, at(NOW + 61)), JobResponse::Refused { .. }));
 }
@@ -382,7 +383,7 @@ fn a_pause_and_a_resumption_are_carried_out_once() {
         // The test never reports a row as stored, so the leader stores no answer. The leader can recognize a
         // repeated request only by the ids in the job's row.
         let granted = to_store(planner.ask(&request(id, what()), true, at(NOW)));
-        let row = JobRow::parse(&granted.to_store().1).unwrap();
+        let row = JobRow::parse(&granted.stored_row().1).unwrap();
         let JobResponse::Accepted { text, .. } = granted.answer else { panic!("accepted") };
         texts.push((text.to_string(), row.paused.is_some()));
     }

@@ -1,0 +1,394 @@
+//! Jobs that are stored on the nodes, as fields with texts: for the API, forms and files.
+
+use crate::{
+    Field, Given, Kind, Need, WrongField,
+    given::{name, required},
+    time::rfc3339,
+};
+use quorate::{
+    env::WallTime,
+    internals::{Expect, JobAction, JobDefinition, MisfireData, ScheduleSpec},
+    plain::plain,
+    scheduler::{
+        Cron, Delivery, Dst, Job, Jobs, JobsError, Misfire, Overlap, Payload, Placement, RequestId, Retry,
+        Schedule, at, delay, every,
+    },
+};
+use std::{fmt::Display, str::FromStr, time::Duration};
+
+/// The largest number of bytes of a value that an error repeats.
+const SHOWN_MAX: usize = 200;
+/// The value of the field `expect` for a job that must not be stored yet.
+const ABSENT: &str = "absent";
+
+const fn rule(name: &'static str, label: &'static str, about: &'static str) -> Field {
+    Field::new(name, label, Kind::Text, Need::Programs, about)
+}
+
+const HANDLER: Field = Field::new(
+    "handler",
+    "Handler",
+    Kind::Text,
+    Need::Required,
+    "The name of a function or command that workers have registered",
+);
+const SCHEDULE: Field = Field::new(
+    "schedule",
+    "Cron line",
+    Kind::Text,
+    Need::Optional,
+    "A cron line such as 0 3 * * *; or every, delay or at",
+);
+const EVERY: Field =
+    Field::new("every", "Every", Kind::Text, Need::Optional, "The time between two ticks, such as 10s");
+const DELAY: Field = rule("delay", "Delay", "The time from the end of a run to the next tick, such as 10s");
+const AT: Field = Field::new(
+    "at",
+    "At",
+    Kind::Time,
+    Need::Optional,
+    "The time of a single run, after which the job is removed",
+);
+const ZONE: Field = rule("zone", "Zone", "The zone of the cron line, such as Europe/Kyiv");
+const DST: Field = rule("dst", "DST", "The rule of the cron line for changes of the clock");
+const PAYLOAD: Field =
+    Field::new("payload", "Payload", Kind::Text, Need::Optional, "The input of each run, up to 8 KiB");
+const MISFIRE: Field = rule("misfire", "Misfire", "skip, run-once 1h or run-all 1h");
+const DELIVERY: Field = rule("delivery", "Delivery", "at-least-once or at-most-once");
+const OVERLAP: Field = rule("overlap", "Overlap", "queue, skip, cancel-old or allow");
+const PLACEMENT: Field = rule("placement", "Placement", "any-worker or leader");
+const JITTER: Field = rule("jitter", "Jitter", "The longest random delay of a run");
+const TIMEOUT: Field = rule("timeout", "Timeout", "The longest time of an attempt");
+const RETRIES: Field =
+    rule("retries", "Retries", "The number of attempts, and the first and the longest pause: 3 1s 60s");
+const PRIORITY: Field = rule("priority", "Priority", "A number; runs with a higher one start first");
+const HISTORY: Field = rule("history", "History", "The number of kept entries");
+const KEEP_OUTPUT: Field = rule("keep_output", "Kept output", "The number of kept bytes of a run's output");
+const EXPECT_WITHIN: Field =
+    rule("expect_within", "Expected within", "The time within which it is expected to succeed again");
+const EXPECT: Field = rule("expect", "Expected", "absent, or the version that must be stored now");
+
+/// The fields of a job, without its name.
+pub(crate) const FIELDS: [Field; 20] = [
+    HANDLER,
+    SCHEDULE,
+    EVERY,
+    DELAY,
+    AT,
+    ZONE,
+    DST,
+    PAYLOAD,
+    MISFIRE,
+    DELIVERY,
+    OVERLAP,
+    PLACEMENT,
+    JITTER,
+    TIMEOUT,
+    RETRIES,
+    PRIORITY,
+    HISTORY,
+    KEEP_OUTPUT,
+    EXPECT_WITHIN,
+    EXPECT,
+];
+
+/// Returns the request that stores the job which the fields describe.
+///
+/// # Errors
+/// The field that must be changed, and the reason.
+pub(crate) fn read(given: &impl Given) -> Result<JobAction, WrongField> {
+    let job = job(given)?;
+    let expect = version(given, &EXPECT)?;
+    Jobs::put_action(std::slice::from_ref(&job), expect).map_err(|error| match error {
+        JobsError::Definition { reason, .. } => WrongField::new("job", reason),
+        error => WrongField::new("job", error.to_string()),
+    })
+}
+
+/// Returns the job that the fields describe.
+///
+/// # Errors
+/// The field that must be changed, and the reason.
+pub fn job(given: &impl Given) -> Result<Job, WrongField> {
+    let handler = required(&HANDLER, given.text(HANDLER.name))?;
+    let mut job = Job::named(name(given, "job")?, schedule(given)?, handler);
+    if let Some(payload) = given.raw(PAYLOAD.name).filter(|payload| !payload.is_empty()) {
+        job = job.payload(
+            Payload::new(payload).map_err(|error| WrongField::new(PAYLOAD.name, error.to_string()))?,
+        );
+    }
+    if let Some(misfire) = misfire(given)? {
+        job = job.misfire(misfire);
+    }
+    if let Some(delivery) = one_of(given, &DELIVERY, &[Delivery::AtLeastOnce, Delivery::AtMostOnce])? {
+        job = job.delivery(delivery);
+    }
+    let overlaps = [Overlap::Queue, Overlap::Skip, Overlap::CancelOld, Overlap::Allow];
+    if let Some(overlap) = one_of(given, &OVERLAP, &overlaps)? {
+        job = job.overlap(overlap);
+    }
+    if let Some(placement) = one_of(given, &PLACEMENT, &[Placement::AnyWorker, Placement::Leader])? {
+        job = job.placement(placement);
+    }
+    if let Some(jitter) = length(given, &JITTER)? {
+        job = job.jitter(jitter);
+    }
+    if let Some(timeout) = length(given, &TIMEOUT)? {
+        job = job.timeout(timeout);
+    }
+    if let Some(retries) = retries(given)? {
+        job = job.retries(retries);
+    }
+    if let Some(priority) = number(given, &PRIORITY)? {
+        job = job.priority(priority);
+    }
+    if let Some(history) = number(given, &HISTORY)? {
+        job = job.history(history);
+    }
+    if let Some(bytes) = number(given, &KEEP_OUTPUT)? {
+        job = job.keep_output(bytes);
+    }
+    if let Some(time) = length(given, &EXPECT_WITHIN)? {
+        job = job.expect_within(time);
+    }
+    Ok(job)
+}
+
+/// Returns what must be stored now.
+pub(crate) fn version(given: &impl Given, field: &Field) -> Result<Option<Expect>, WrongField> {
+    given.text(field.name).map_or(Ok(None), |text| match RequestId::from_str(text) {
+        _ if text == ABSENT && field.name == EXPECT.name => Ok(Some(Expect::Absent)),
+        Ok(version) => Ok(Some(Expect::Version(version))),
+        Err(_) => {
+            Err(wrong(field, text, "is not a version; give the one that the list of stored jobs shows"))
+        }
+    })
+}
+
+/// Returns the fields of a stored job, without its name. [`job`] reads them.
+pub fn fields_of(definition: &JobDefinition) -> Vec<(&'static str, String)> {
+    let mut fields = vec![(HANDLER.name, definition.handler.to_string())];
+    let mut add = |field: &Field, text: Option<String>| fields.extend(text.map(|text| (field.name, text)));
+    match &definition.schedule {
+        ScheduleSpec::Every { micros } => add(&EVERY, Some(span(*micros))),
+        ScheduleSpec::Delay { micros } => add(&DELAY, Some(span(*micros))),
+        ScheduleSpec::At { micros } => add(&AT, Some(rfc3339(WallTime::from_micros(*micros)))),
+        ScheduleSpec::Cron { line, zone, dst } => {
+            add(&SCHEDULE, Some(line.to_string()));
+            add(&ZONE, (**zone != *"UTC").then(|| zone.to_string()));
+            add(&DST, (**dst != *Dst::default().name()).then(|| dst.to_string()));
+        }
+        _ => {}
+    }
+    add(&PAYLOAD, definition.payload.as_ref().and_then(|payload| payload.text()).map(str::to_owned));
+    add(
+        &MISFIRE,
+        definition.misfire.as_ref().map(|misfire| match misfire {
+            MisfireData::Skip => "skip".to_owned(),
+            MisfireData::RunOnce { within } => format!("run-once {}", span(*within)),
+            MisfireData::RunAll { within } => format!("run-all {}", span(*within)),
+        }),
+    );
+    let delivery = (definition.delivery != Delivery::default()).then(|| definition.delivery.to_string());
+    add(&DELIVERY, delivery);
+    add(&OVERLAP, definition.overlap.as_ref().map(ToString::to_string));
+    add(&PLACEMENT, definition.placement.as_ref().map(ToString::to_string));
+    add(&JITTER, (definition.jitter > 0).then(|| span(definition.jitter)));
+    add(&TIMEOUT, definition.timeout.map(span));
+    let retries = definition.retries.as_ref();
+    add(&RETRIES, retries.map(|rule| format!("{} {} {}", rule.attempts, span(rule.first), span(rule.max))));
+    add(&PRIORITY, (definition.priority != 0).then(|| definition.priority.to_string()));
+    add(&HISTORY, definition.history.map(|entries| entries.to_string()));
+    add(&KEEP_OUTPUT, (definition.keep_output > 0).then(|| definition.keep_output.to_string()));
+    add(&EXPECT_WITHIN, definition.expect_within.map(span));
+    fields
+}
+
+/// Returns a length in one word.
+fn span(micros: u64) -> String {
+    humantime::format_duration(Duration::from_micros(micros)).to_string().replace(' ', "")
+}
+
+/// Returns the names of the fields of a job, without its name.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().map(|field| field.name)
+}
+
+fn schedule(given: &impl Given) -> Result<Schedule, WrongField> {
+    let keys = [&SCHEDULE, &EVERY, &DELAY, &AT];
+    let present: Vec<&Field> = keys.into_iter().filter(|field| given.text(field.name).is_some()).collect();
+    let [one] = present[..] else {
+        let text = match &present[..] {
+            [one, other, ..] => format!("{} and {} are given; keep one of them", one.name, other.name),
+            _ => "schedule is missing; give a cron line as schedule, or every, delay or at".to_owned(),
+        };
+        return Err(WrongField::new(present.get(1).map_or(SCHEDULE.name, |field| field.name), text));
+    };
+    let text = given.text(one.name).unwrap_or_default();
+    if one.name != SCHEDULE.name
+        && let Some(stray) = [&ZONE, &DST].into_iter().find(|field| given.text(field.name).is_some())
+    {
+        let value = given.text(stray.name).unwrap_or_default();
+        return Err(wrong(
+            stray,
+            value,
+            &format!("has no meaning with {}; remove it, or give a cron line", one.name),
+        ));
+    }
+    match one.name {
+        "every" => every(time_of(one, text)?).map_err(|error| wrong(one, text, &error.to_string())),
+        "delay" => delay(time_of(one, text)?).map_err(|error| wrong(one, text, &error.to_string())),
+        "at" => Ok(at(given.read_time(text).map_err(|error| wrong(one, text, &error))?)),
+        _ => cron(given, text),
+    }
+}
+
+fn cron(given: &impl Given, line: &str) -> Result<Schedule, WrongField> {
+    let mut cron = Cron::parse(line).map_err(|error| wrong(&SCHEDULE, line, &error.to_string()))?;
+    if let Some(zone) = given.text(ZONE.name) {
+        cron = cron.zone(zone).map_err(|error| wrong(&ZONE, zone, &error.to_string()))?;
+    }
+    if let Some(rule) = given.text(DST.name) {
+        let found = Dst::ALL.into_iter().find(|dst| dst.name() == rule);
+        let names = || Dst::ALL.map(Dst::name).join(", ");
+        cron = cron.dst(found.ok_or_else(|| wrong(&DST, rule, &format!("is unknown; use {}", names())))?);
+    }
+    Ok(cron.into())
+}
+
+fn misfire(given: &impl Given) -> Result<Option<Misfire>, WrongField> {
+    let Some(text) = given.text(MISFIRE.name) else { return Ok(None) };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    Ok(Some(match words[..] {
+        ["skip"] => Misfire::Skip,
+        ["run-once", within] => Misfire::run_once(time_of(&MISFIRE, within)?),
+        ["run-all", within] => Misfire::run_all(time_of(&MISFIRE, within)?),
+        _ => return Err(wrong(&MISFIRE, text, "is not a rule; write skip, run-once 1h or run-all 1h")),
+    }))
+}
+
+fn retries(given: &impl Given) -> Result<Option<Retry>, WrongField> {
+    let Some(text) = given.text(RETRIES.name) else { return Ok(None) };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let attempts = |word: &str| match word.parse() {
+        Ok(attempts @ 1..=100) => Ok(Retry::new(attempts)),
+        _ => Err(wrong(&RETRIES, text, "has no number of attempts; give it 1 to 100")),
+    };
+    Ok(Some(match words[..] {
+        [count] => attempts(count)?,
+        [count, first, max] => {
+            let (first, max) = (time_of(&RETRIES, first)?, time_of(&RETRIES, max)?);
+            if first > max {
+                return Err(wrong(
+                    &RETRIES,
+                    text,
+                    "has a first pause longer than the longest; exchange them",
+                ));
+            }
+            attempts(count)?.backoff(first, max)
+        }
+        _ => return Err(wrong(&RETRIES, text, "is not a rule; write 3, or 3 1s 60s")),
+    }))
+}
+
+fn one_of<T: Display + Copy>(given: &impl Given, field: &Field, all: &[T]) -> Result<Option<T>, WrongField> {
+    let Some(text) = given.text(field.name) else { return Ok(None) };
+    let found = all.iter().find(|one| one.to_string() == text).copied();
+    found.map(Some).ok_or_else(|| wrong(field, text, &format!("is unknown; use {}", field.about)))
+}
+
+fn number<T: FromStr>(given: &impl Given, field: &Field) -> Result<Option<T>, WrongField> {
+    let Some(text) = given.text(field.name) else { return Ok(None) };
+    text.parse()
+        .map(Some)
+        .map_err(|_| wrong(field, text, "is not a number in the permitted range; give a whole number"))
+}
+
+fn length(given: &impl Given, field: &Field) -> Result<Option<Duration>, WrongField> {
+    given.text(field.name).map(|text| time_of(field, text)).transpose()
+}
+
+fn time_of(field: &Field, text: &str) -> Result<Duration, WrongField> {
+    humantime::parse_duration(text)
+        .map_err(|_| wrong(field, text, "is not a length of time; write it like 30s, 10m or 2h"))
+}
+
+fn wrong(field: &Field, value: &str, reason: &str) -> WrongField {
+    let (value, reason) = (plain(value, SHOWN_MAX), plain(reason, SHOWN_MAX * 2));
+    WrongField::new(field.name, format!("{} {value:?} {reason}", field.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    struct Fields(BTreeMap<&'static str, &'static str>);
+
+    impl Given for Fields {
+        fn raw(&self, field: &str) -> Option<&str> {
+            self.0.get(field).copied()
+        }
+
+        fn now(&self) -> WallTime {
+            WallTime::from_micros(0)
+        }
+    }
+
+    fn read_all(more: &[(&'static str, &'static str)]) -> Result<Job, String> {
+        let usual = [("job", "digest"), ("handler", "send-mail")];
+        let fields = Fields(usual.into_iter().chain(more.iter().copied()).collect());
+        job(&fields).map_err(|wrong| format!("{}: {wrong}", wrong.field))
+    }
+
+    #[test]
+    fn the_fields_give_a_job_with_all_its_rules() {
+        let read = read_all(&[
+            ("schedule", "0 3 * * *"),
+            ("zone", "Europe/Kyiv"),
+            ("payload", " {\"to\":1}"),
+            ("misfire", "run-all 2h"),
+            ("delivery", "at-most-once"),
+            ("overlap", "cancel-old"),
+            ("placement", "leader"),
+            ("jitter", "5s"),
+            ("timeout", "10m"),
+            ("retries", "3 1s 60s"),
+            ("priority", "-4"),
+            ("history", "7"),
+            ("keep_output", "100"),
+            ("expect_within", "2days"),
+        ]);
+        let text = read.unwrap().definition().unwrap().to_text();
+        let definition = quorate::internals::JobDefinition::parse(&text).unwrap();
+        let fields: BTreeMap<&str, String> = fields_of(&definition).into_iter().collect();
+        assert_eq!((&*fields["retries"], &*fields["misfire"]), ("3 1s 1m", "run-all 2h"));
+        let fields = fields.iter().map(|(name, text)| (*name, text.clone().leak() as &'static str));
+        let again = job(&Fields(fields.chain([("job", "digest")]).collect())).unwrap();
+        assert_eq!(again.definition().unwrap().to_text(), text, "the fields are read back");
+        let expected = r#"{"name":"digest","schedule":{"kind":"cron","line":"0 3 * * *","zone":"Europe/Kyiv"},"handler":"send-mail","payload":" {\"to\":1}","misfire":{"rule":"run-all","within":7200000000},"delivery":"at-most-once","overlap":"cancel-old","placement":"leader","jitter":5000000,"timeout":600000000,"retries":{"attempts":3,"first":1000000,"max":60000000},"priority":-4,"history":7,"keep_output":100,"expect_within":172800000000}"#;
+        assert_eq!(&*text, expected);
+    }
+
+    #[test]
+    fn a_wrong_field_is_named_with_its_value_and_the_fix() {
+        for (fields, part) in [
+            (&[][..], "schedule: schedule is missing; give a cron line"),
+            (&[("every", "1s"), ("at", "2027-01-01T00:00:00Z")], "at: every and at are given; keep one"),
+            (&[("every", "1s"), ("zone", "UTC")], "zone: zone \"UTC\" has no meaning with every"),
+            (&[("every", "soon")], "every: every \"soon\" is not a length of time"),
+            (&[("every", "1s"), ("misfire", "run-once")], "misfire: misfire \"run-once\" is not a rule"),
+            (&[("every", "1s"), ("retries", "0")], "give it 1 to 100"),
+            (&[("every", "1s"), ("overlap", "dance\u{1b}")], "overlap: overlap \"dance"),
+            (&[("every", "1s"), ("priority", "high")], "priority: priority \"high\" is not a number"),
+            (&[("schedule", "61 3 * * *")], "schedule: schedule \"61 3 * * *\""),
+        ] {
+            let error = read_all(fields).unwrap_err();
+            assert!(error.contains(part) && !error.contains('\u{1b}'), "{part}: {error}");
+        }
+        let fields = |name, value| Fields([("job", "j"), (name, value)].into());
+        assert_eq!(version(&fields("expect", "absent"), &EXPECT), Ok(Some(Expect::Absent)));
+        assert!(version(&fields("version", "absent"), &crate::verb::REMOVE[0]).is_err());
+        assert!(version(&fields("expect", "v1"), &EXPECT).is_err());
+    }
+}
