@@ -191,7 +191,7 @@ fn every_key_is_read() {
 
 #[test]
 fn errors_name_line_key_value_and_fix() {
-    let table: [(String, &[&str]); 74] = [
+    let table: [(String, &[&str]); 77] = [
         // Unknown or missing keys, and values of the wrong type.
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
         (
