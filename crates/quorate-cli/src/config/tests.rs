@@ -152,6 +152,7 @@ fn every_key_is_read() {
         name: "nightly".into(),
         schedule: cron.into(),
         command: vec!["./report.sh".to_owned(), "--all".to_owned()],
+        http: None,
         cwd: Some("/etc/x/jobs".into()),
         env: BTreeMap::from([("TOKEN".to_owned(), "hush".to_owned())]),
         misfire: quorate::scheduler::Misfire::run_all(Duration::from_secs(90)),
@@ -191,7 +192,7 @@ fn every_key_is_read() {
 
 #[test]
 fn errors_name_line_key_value_and_fix() {
-    let table: [(String, &[&str]); 74] = [
+    let table: [(String, &[&str]); 77] = [
         // Unknown or missing keys, and values of the wrong type.
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
         (
