@@ -275,3 +275,77 @@ fn logs_are_json_where_that_is_asked_for_and_a_refused_list_ends_the_daemon() {
     let half = bench.program.write("half.toml", &half);
     bench.program.run(["run", "--config", &half]).expect(78).says(&["names the node set", "same list"]);
 }
+
+/// Answers requests on a free port: the first with 503, all others with 200. Returns the address and the requests.
+fn http_server() -> (String, std::sync::mpsc::Receiver<String>) {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let (sender, requests) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.expect("a connection");
+            let mut got = Vec::new();
+            while !got.ends_with(b"}") {
+                let mut part = [0; 4096];
+                let n = stream.read(&mut part).expect("a request");
+                got.extend_from_slice(&part[..n]);
+                if n == 0 {
+                    break;
+                }
+            }
+            let (status, body) =
+                if number == 0 { ("503 Busy", "try again") } else { ("200 OK", "refreshed") };
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let _ = stream.write_all(answer.as_bytes());
+            if sender.send(String::from_utf8_lossy(&got).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, requests)
+}
+
+#[test]
+fn a_job_sends_a_request_with_its_token_and_one_key_for_all_attempts() {
+    let bench = Bench::new();
+    let (address, requests) = http_server();
+    bench.program.write("token", "Bearer hush\n");
+    let text = bench.program.read("quorate.toml");
+    let (above, _) = text.split_once("[[job]]").expect("a job");
+    let job = format!(
+        "{above}[[job]]\nname = \"refresh\"\nevery = \"1s\"\nkeep_output = \"1KiB\"\n\
+         retries = {{ attempts = 3, backoff = \"100ms\" }}\n\
+         http = {{ method = \"PUT\", url = \"http://{address}/cache?hush=1\", header_files = {{ Authorization = \"token\" }}, body = '{{\"all\":true}}' }}\n"
+    );
+    bench.program.write("quorate.toml", &job);
+    let daemon = bench.daemon();
+    let next = || requests.recv_timeout(PATIENCE).expect("a request");
+    let (first, second) = (next(), next());
+    let header = |request: &str, name: &str| {
+        let line =
+            request.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("no {name} in {request}"))
+    };
+    for request in [&first, &second] {
+        assert!(request.starts_with("PUT /cache?hush=1 HTTP/1.1\r\n"), "{request}");
+        assert!(request.ends_with("\r\n\r\n{\"all\":true}"), "{request}");
+        assert_eq!(header(request, "authorization"), "Bearer hush");
+        assert_eq!(header(request, "content-type"), "application/json");
+        assert_eq!(header(request, "quorate-job"), "refresh");
+        assert!(header(request, "quorate-fencing-token").parse::<u64>().is_ok_and(|token| token > 0));
+    }
+    assert_eq!(
+        (header(&first, "quorate-attempt"), header(&second, "quorate-attempt")),
+        ("1".into(), "2".into())
+    );
+    assert_eq!(header(&first, "idempotency-key"), header(&second, "idempotency-key"), "of one run");
+    assert_ne!(header(&next(), "idempotency-key"), header(&second, "idempotency-key"), "the next run");
+    until("the end of the answer in the history", PATIENCE, || {
+        let history = bench.program.run(["jobs", "history", "refresh", "--config", &bench.config, "--json"]);
+        let history = history.expect(0).stdout;
+        (history.contains("refreshed") && history.contains("it answered 503")).then_some(())
+    });
+    let log = daemon.stderr();
+    assert!(!log.contains("hush"), "a secret shows: {log}");
+}

@@ -78,6 +78,7 @@ pub(crate) fn job(name: &str) -> JobView {
         frozen: false,
         freeze: None,
         expect_within: None,
+        lacks_worker: None,
         overdue: None,
         failing: None,
         unsent: Vec::new(),

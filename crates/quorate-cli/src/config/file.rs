@@ -129,6 +129,7 @@ pub(super) struct JobText {
     pub(super) until: Option<Spanned<String>>,
     pub(super) command: Option<Spanned<Vec<String>>>,
     pub(super) shell: Option<Spanned<String>>,
+    pub(super) http: Option<Spanned<HttpJobText>>,
     pub(super) ok_exit_codes: Option<Spanned<Vec<Spanned<i64>>>>,
     pub(super) keep_output: Option<Spanned<String>>,
     pub(super) background: Option<BackgroundText>,
@@ -175,6 +176,19 @@ pub(super) enum OverlapText {
     Queue,
     CancelOld,
     Allow,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table with url and the other settings of a request")]
+pub(super) struct HttpJobText {
+    pub(super) method: Option<Spanned<String>>,
+    pub(super) url: Option<Spanned<Secret<String>>>,
+    pub(super) url_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) header_files: BTreeMap<Spanned<String>, PathBuf>,
+    pub(super) ca_file: Option<PathBuf>,
+    pub(super) content_type: Option<Spanned<String>>,
+    pub(super) body: Option<Spanned<Secret<String>>>,
 }
 
 #[derive(Debug, Deserialize)]

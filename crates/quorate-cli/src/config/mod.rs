@@ -50,7 +50,7 @@ pub use election::ElectionConfig;
 pub use error::ConfigError;
 pub(crate) use error::nearest;
 pub use http::HttpConfig;
-pub use job::{Background, JobConfig};
+pub use job::{Background, HttpJob, JobConfig};
 pub use lease::LeaseConfig;
 pub use load::Config;
 pub(crate) use nodes::redact;

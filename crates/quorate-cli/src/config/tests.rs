@@ -152,6 +152,7 @@ fn every_key_is_read() {
         name: "nightly".into(),
         schedule: cron.into(),
         command: vec!["./report.sh".to_owned(), "--all".to_owned()],
+        http: None,
         cwd: Some("/etc/x/jobs".into()),
         env: BTreeMap::from([("TOKEN".to_owned(), "hush".to_owned())]),
         misfire: quorate::scheduler::Misfire::run_all(Duration::from_secs(90)),

@@ -8,8 +8,9 @@ use axum::{
     body::{Body, Bytes},
     http::uri::Scheme,
 };
+use futures_util::StreamExt;
 use hyper::{
-    Method, Request,
+    Request, StatusCode,
     header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT},
 };
 use hyper_rustls::HttpsConnectorBuilder;
@@ -32,6 +33,8 @@ use url::Url;
 pub(crate) const JSON: &str = "application/json";
 /// The longest URL or header value in a file, in bytes.
 const SECRET_MAX: usize = 4096;
+/// The longest answer that is read, in bytes.
+const ANSWER_MAX: usize = 16 << 20;
 /// The largest file of certificate authorities, in bytes.
 const CA_MAX: u64 = 4 << 20;
 
@@ -44,13 +47,34 @@ pub(crate) struct Client {
 
 /// A request to a URL. `Debug` shows neither the URL nor the body.
 pub(crate) struct Call<'a> {
+    pub(crate) method: &'a str,
     pub(crate) url: &'a SecretSource,
     /// Appended to the URL's path.
     pub(crate) suffix: &'a str,
     pub(crate) header_files: &'a BTreeMap<String, PathBuf>,
+    /// Further headers, which are no secrets.
+    pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) ca_file: Option<&'a Path>,
-    pub(crate) content_type: &'static str,
+    pub(crate) content_type: &'a str,
     pub(crate) body: Bytes,
+}
+
+/// An answer to a request.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// The end of the body.
+    pub(crate) tail: Vec<u8>,
+}
+
+impl Answer {
+    /// Returns the reason why an answer is no success.
+    pub(crate) fn refused(&self) -> String {
+        let status = self.status;
+        match status.is_redirection() {
+            true => format!("it answered {status}; redirects are not followed: give the final URL"),
+            false => format!("it answered {status}"),
+        }
+    }
 }
 
 impl Client {
@@ -58,11 +82,21 @@ impl Client {
         Ok(Self { files: Arc::new(FileThread::start()?), native: Arc::default() })
     }
 
-    /// Sends a POST request. An error never contains the URL or a header.
+    /// Sends a request. Any answer but a success is an error, which never contains the URL or a header.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection. The receiver may have got the request.
     pub(crate) async fn post(&self, call: Call<'_>) -> Result<(), String> {
+        let answer = self.send(call, 0).await?;
+        if answer.status.is_success() { Ok(()) } else { Err(answer.refused()) }
+    }
+
+    /// Sends a request, and returns the answer with the last `most` bytes of its body. An error never contains the URL or a
+    /// header.
+    ///
+    /// # Cancel safety
+    /// As for [`Client::post`].
+    pub(crate) async fn send(&self, call: Call<'_>, most: usize) -> Result<Answer, String> {
         let url = self.url(call.url).await?;
         if !call.header_files.is_empty() && !is_private(&url) {
             return Err("header_files are not sent without TLS; use a URL of https".to_owned());
@@ -79,25 +113,24 @@ impl Client {
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
         // No connection is kept for later requests. So it ends with this future, as does the task that serves it.
         let client = client::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
-        let status = client.request(request).await.map_err(|error| reason(&error))?.status();
-        match status {
-            status if status.is_success() => Ok(()),
-            status if status.is_redirection() => {
-                Err(format!("it answered {status}; redirects are not followed: give the final URL"))
-            }
-            status => Err(format!("it answered {status}")),
-        }
+        let response = client.request(request).await.map_err(|error| reason(&error))?;
+        let status = response.status();
+        let tail = if most == 0 { Vec::new() } else { tail(Body::new(response.into_body()), most).await? };
+        Ok(Answer { status, tail })
     }
 
     async fn request(&self, mut url: Url, call: &Call<'_>) -> Result<Request<Body>, String> {
         url.set_path(&format!("{}{}", url.path().trim_end_matches('/'), call.suffix));
         let mut request = Request::builder()
-            .method(Method::POST)
+            .method(call.method)
             .uri(url.as_str())
             .header(USER_AGENT, concat!("quorate/", env!("CARGO_PKG_VERSION")))
-            .header(CONTENT_TYPE, call.content_type)
-            .body(Body::from(call.body.clone()))
-            .map_err(|_| "the URL cannot be sent".to_owned())?;
+            .header(CONTENT_TYPE, call.content_type);
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        let mut request =
+            request.body(Body::from(call.body.clone())).map_err(|_| "the URL cannot be sent".to_owned())?;
         for (name, file) in call.header_files {
             let text = self.read(file).await?;
             let header = HeaderName::from_bytes(name.as_bytes()).ok();
@@ -152,6 +185,22 @@ impl Client {
             None => Arc::clone(self.native.get_or_init(|| roots)),
         })
     }
+}
+
+/// Reads a body, and returns its last `most` bytes.
+async fn tail(body: Body, most: usize) -> Result<Vec<u8>, String> {
+    let (mut parts, mut kept, mut read) = (body.into_data_stream(), Vec::new(), 0);
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|error| format!("the answer broke off: {error}"))?;
+        read += part.len();
+        if read > ANSWER_MAX {
+            return Err(format!("its answer is longer than {ANSWER_MAX} bytes"));
+        }
+        kept.extend_from_slice(&part);
+        let excess = kept.len().saturating_sub(most);
+        kept.drain(..excess);
+    }
+    Ok(kept)
 }
 
 fn native_roots() -> RootCertStore {

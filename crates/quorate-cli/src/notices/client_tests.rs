@@ -50,8 +50,16 @@ async fn post(
     headers: &BTreeMap<String, PathBuf>,
     ca_file: Option<&Path>,
 ) -> Result<(), String> {
-    let call =
-        Call { url, suffix: "/start", header_files: headers, ca_file, content_type: JSON, body: "{}".into() };
+    let call = Call {
+        method: "POST",
+        url,
+        suffix: "/start",
+        header_files: headers,
+        headers: Vec::new(),
+        ca_file,
+        content_type: JSON,
+        body: "{}".into(),
+    };
     let client = Client::start().unwrap();
     let env = Env::system();
     let answer = env.before(env.now() + std::time::Duration::from_secs(20), client.post(call)).await;

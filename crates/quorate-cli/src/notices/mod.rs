@@ -26,5 +26,6 @@ mod ping;
 mod queue;
 mod watch;
 
+pub(crate) use client::{Call, Client};
 pub(crate) use hook::Notices;
 pub(crate) use ping::Pings;

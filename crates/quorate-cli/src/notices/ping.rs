@@ -81,6 +81,8 @@ async fn send(env: &Env, client: &Client, Ping { job, config, event }: Ping) -> 
     let none = BTreeMap::new();
     for attempt in 1..=attempts {
         let call = Call {
+            method: "POST",
+            headers: Vec::new(),
             url: &config.url,
             suffix,
             header_files: &none,

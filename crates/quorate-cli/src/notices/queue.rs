@@ -161,7 +161,17 @@ async fn attempt_once(
         NotifyTarget::Command(Secret(words)) => command::run(env, words, message, config.timeout).await,
         NotifyTarget::Webhook { url, header_files, ca_file } => {
             let (ca_file, body) = (ca_file.as_deref(), message.to_json().into());
-            let call = Call { url, suffix: "", header_files, ca_file, content_type: JSON, body };
+            let headers = Vec::new();
+            let call = Call {
+                method: "POST",
+                url,
+                suffix: "",
+                header_files,
+                headers,
+                ca_file,
+                content_type: JSON,
+                body,
+            };
             let answer = env.before(env.now() + config.timeout, client.post(call)).await;
             answer.unwrap_or_else(|| Err(format!("no answer within {:?}", config.timeout)))
         }

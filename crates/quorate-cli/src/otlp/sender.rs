@@ -214,7 +214,16 @@ impl Exporter {
     async fn post(&self, suffix: &str, body: Bytes) -> Result<(), String> {
         let OtlpConfig { url, header_files, ca_file, .. } = &self.config;
         let content_type = "application/x-protobuf";
-        let call = Call { url, suffix, header_files, ca_file: ca_file.as_deref(), content_type, body };
+        let call = Call {
+            method: "POST",
+            url,
+            suffix,
+            header_files,
+            headers: Vec::new(),
+            ca_file: ca_file.as_deref(),
+            content_type,
+            body,
+        };
         let answer = self.env.before(self.env.now() + TIMEOUT, self.client.post(call)).await;
         answer.unwrap_or_else(|| Err(format!("no answer within {TIMEOUT:?}")))
     }

@@ -1,10 +1,10 @@
 //! A job of the configuration file. Each tick runs the job's command under a supervisor process.
 
-use super::{lines::RunLabel, notify, output::Output};
+use super::{lines::RunLabel, notify, output::Output, request};
 use crate::{
     config::{Background, JobConfig, PingEvent},
     guard::{Guard, Unconfirmed},
-    notices::Pings,
+    notices::{Client, Pings},
     outputs::OutputFiles,
     supervisor::{CommandSpec, EndedBy, Exit, StartError, Status, Stream, Supervisor},
     time::rfc3339,
@@ -19,6 +19,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct DaemonParts {
     pub(super) pings: Pings,
+    /// Sends the requests of jobs.
+    pub(super) client: Client,
+    pub(super) group: Arc<str>,
     /// The files that keep the output of runs; `None` if there are none.
     pub(super) outputs: Option<OutputFiles>,
 }
@@ -31,7 +34,10 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard, around: &DaemonPa
         let (job, env, around) = (Arc::clone(&shared), env.clone(), around.clone());
         async move {
             around.pings.ping(&job, PingEvent::Start);
-            let ended = run(&job, &env, guard, &around, &tick).await;
+            let ended = match &job.http {
+                Some(http) => request::send(&around.client, &around.group, &job, http, &tick).await,
+                None => run(&job, &env, guard, &around, &tick).await,
+            };
             ping_end(&job, &around.pings, &tick, ended.is_ok());
             ended
         }

@@ -12,7 +12,7 @@ use crate::{
     connect, files,
     guard::Guard,
     http::Server,
-    notices::{Notices, Pings},
+    notices::{Client, Notices, Pings},
     outputs::OutputFiles,
 };
 use quorate::{
@@ -116,7 +116,12 @@ impl Daemon {
     ) -> io::Result<Self> {
         let notices = Notices::start(quorum, group, config)?;
         let outputs = config.output.as_ref().map(OutputFiles::start).transpose()?;
-        let around = DaemonParts { pings: Pings::start(quorum.env())?, outputs };
+        let around = DaemonParts {
+            pings: Pings::start(quorum.env())?,
+            client: Client::start()?,
+            group: Arc::clone(group),
+            outputs,
+        };
         let (lease, env) = (config.lease, quorum.env());
         let heartbeat = Heartbeat::new(env, max_silence(lease.ttl));
         let guard = Guard::new(lease.ttl, lease.step_down_grace);

@@ -8,6 +8,7 @@ mod lines;
 pub(crate) mod notify;
 mod output;
 mod reader;
+mod request;
 pub(crate) mod steady;
 pub(crate) mod stop;
 mod watch;

@@ -135,6 +135,7 @@ fn job(name: &str) -> JobView {
         schedule: "every 5s".to_owned(),
         rules: "misfire latest".to_owned(),
         placement: Placement::Leader,
+        lacks_worker: None,
         registered: at(BEGAN - 60_000_000),
         paused: None,
         frozen: false,

@@ -27,6 +27,8 @@ pub struct JobView {
     /// `leader` or `any-worker`.
     #[serde(with = "Text")]
     pub placement: Placement,
+    /// The labels that the job requires of its worker, if no live worker has all of them: its runs wait; `null` if it does not.
+    pub lacks_worker: Option<String>,
     /// The time of its registration.
     #[serde(with = "Rfc3339")]
     pub registered: WallTime,
@@ -98,6 +100,7 @@ impl JobView {
             zone: job.zone.clone(),
             rules: text(&job.rules),
             placement: job.placement,
+            lacks_worker: job.lacks_worker.as_ref().map(|labels| text(&labels.to_string())),
             registered: job.registered,
             // The freeze may have begun between the read of the job and that of the group.
             freeze: if job.frozen { freeze.or(paused.as_ref()).cloned() } else { None },
@@ -185,7 +188,8 @@ impl JobView {
             (Some(paused), 0) => paused.short(word, end),
             (Some(paused), some) => format!("{}, {some} running", paused.short(word, end)),
         };
-        overdue.to_owned() + &activity
+        let lacks = if self.lacks_worker.is_some() { "no worker, " } else { "" };
+        format!("{overdue}{lacks}{activity}")
     }
 
     /// Returns the properties of the job as names and values, with times in `zone`.
@@ -196,6 +200,12 @@ impl JobView {
             ("rules", self.rules.clone()),
             ("registered", zone.rfc3339(self.registered)),
         ];
+        let lacks = self.lacks_worker.iter();
+        fields.extend(
+            lacks.map(|labels| {
+                ("no worker", format!("no live worker has the labels {labels}; its runs wait"))
+            }),
+        );
         let paused = if self.frozen { "frozen" } else { "paused" };
         fields.extend(self.paused.iter().map(|pause| (paused, pause.line(zone))));
         fields.extend(self.overdue.iter().map(|at| ("overdue", since(at))));

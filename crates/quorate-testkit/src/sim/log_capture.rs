@@ -1,4 +1,7 @@
-use super::{Event as SimEvent, Referee, Trace, worker::pool_specs};
+use super::{
+    Event as SimEvent, Referee, Trace,
+    worker::{RULES_JOBS, pool_specs},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{Debug, Write},
@@ -35,8 +38,8 @@ const TICK: &str = "quorate::scheduler::tick";
 /// Copies the library's log messages on this thread into the trace, until the guard is dropped.
 pub(super) fn capture_log(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
     let (trace, referee) = (trace.clone(), Arc::clone(referee));
-    let pool = pool_specs().iter().map(|spec| spec.name).collect();
-    tracing::subscriber::set_default(LogCapture { trace, referee, spans: AtomicU64::new(1), pool })
+    let others = pool_specs().iter().map(|spec| spec.name).chain(RULES_JOBS).collect();
+    tracing::subscriber::set_default(LogCapture { trace, referee, spans: AtomicU64::new(1), others })
 }
 
 #[derive(Debug)]
@@ -44,7 +47,8 @@ struct LogCapture {
     trace: Trace,
     referee: Arc<Referee>,
     spans: AtomicU64,
-    pool: BTreeSet<&'static str>,
+    /// The names of the jobs of the other groups.
+    others: BTreeSet<&'static str>,
 }
 
 impl Subscriber for LogCapture {
@@ -98,9 +102,9 @@ impl LogCapture {
             LEDGER if line.message.starts_with("founded the ledger") => {
                 self.referee.judge(&SimEvent::Founded { group: field("group"), term });
             }
-            // Only ticks of the first group are passed on. The invariants of the second group judge its ticks
+            // Only ticks of the first group are passed on. The invariants of the other groups judge their ticks
             // by other events.
-            TICK if field("outcome") == "lost" && !self.pool.contains(field("job")) => {
+            TICK if field("outcome") == "lost" && !self.others.contains(field("job")) => {
                 let reason = line.message.strip_prefix("lost: ").unwrap_or_default();
                 let (job, tick) = (field("job"), field("tick"));
                 self.referee.judge(&SimEvent::TickLost { job, tick, term, reason });

@@ -20,7 +20,7 @@ impl JobCheck<'_> {
             }
             (None, None) => Err(self.fail(
                 self.at.clone(),
-                "has nothing to run; add command = [\"./report.sh\", \"--all\"] or shell = \"./report.sh | mail ops\"",
+                "has nothing to run; add command = [\"./report.sh\", \"--all\"], shell = \"./report.sh | mail ops\" or http = { url = \"https://…\" }",
             )),
         }
     }

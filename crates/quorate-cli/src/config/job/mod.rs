@@ -1,11 +1,13 @@
 //! The jobs of the file, checked.
 
 mod command;
+mod http;
 mod rules;
 mod times;
 mod watch;
 
 pub(super) use command::bytes;
+pub use http::HttpJob;
 
 use super::{
     ConfigError, LeaseConfig, PingConfig,
@@ -46,8 +48,10 @@ pub struct JobConfig {
     pub name: Arc<str>,
     /// The times at which the job is due.
     pub schedule: Schedule,
-    /// Program and arguments; never empty. For a `shell` line, the program is the shell.
+    /// Program and arguments. For a `shell` line, the program is the shell. Empty for a job that sends a request.
     pub command: Vec<String>,
+    /// The request that the job sends in place of running a command.
+    pub http: Option<HttpJob>,
     /// The exit codes of success; never empty.
     pub ok_exit_codes: Vec<u8>,
     /// The number of bytes at the end of a run's output that the job's history keeps. `None` keeps no
@@ -96,6 +100,7 @@ impl fmt::Debug for JobConfig {
             .field("name", &self.name)
             .field("schedule", &self.schedule)
             .field("command", &self.command)
+            .field("http", &self.http)
             .field("ok_exit_codes", &self.ok_exit_codes)
             .field("keep_output", &self.keep_output)
             .field("background", &self.background)
@@ -236,6 +241,8 @@ impl JobCheck<'_> {
         self.check_env()?;
         let schedule = self.schedule()?;
         let (placement, labels) = self.runs_on()?;
+        let http = self.http()?;
+        let usual_timeout = http.as_ref().map(|_| http::TIMEOUT);
         Ok(JobConfig {
             name: name.into(),
             misfire: self.misfire(&schedule, lease)?,
@@ -243,7 +250,7 @@ impl JobCheck<'_> {
             expect_within: self.expect_within(&schedule)?,
             ping: self.ping()?,
             schedule,
-            command: self.command()?,
+            command: if http.is_some() { Vec::new() } else { self.command()? },
             ok_exit_codes: self.ok_exit_codes()?,
             keep_output: self.keep_output()?,
             background: match self.written.background {
@@ -257,7 +264,14 @@ impl JobCheck<'_> {
                 Some(DeliveryText::AtLeastOnce) => Delivery::AtLeastOnce,
                 None => Delivery::default(),
             },
-            timeout: self.written.timeout.as_ref().map(|timeout| self.timeout(timeout)).transpose()?,
+            timeout: self
+                .written
+                .timeout
+                .as_ref()
+                .map(|timeout| self.timeout(timeout))
+                .transpose()?
+                .or(usual_timeout),
+            http,
             overlap: self.overlap(),
             retries: self.retries()?,
             placement,

@@ -19,6 +19,10 @@ pub(in super::super) const KEY_LIMIT: usize = 2;
 pub(in super::super) const FIRST: &str = "first";
 /// The job that follows it.
 pub(in super::super) const NEXT: &str = "next";
+/// The jobs that share the key, beside the first one.
+const OTHERS: [&str; 2] = ["second", "led"];
+/// The names of all jobs of the group.
+pub(in super::super) const RULES_JOBS: [&str; 4] = [FIRST, OTHERS[0], OTHERS[1], NEXT];
 /// The number of seeds in a thousand in which the workers run the group.
 const SEEDS: u64 = 120;
 /// A process that has just been resumed has had no turn to end its runs.
@@ -84,8 +88,8 @@ fn jobs(worker: &Worker) -> Vec<Job> {
     let next = job(NEXT, after(FIRST, AfterEnd::Success), Placement::AnyWorker);
     vec![
         shares(FIRST, 700, Placement::AnyWorker),
-        shares("second", 500, Placement::AnyWorker).delivery(Delivery::AtMostOnce),
-        shares("led", 600, Placement::Leader),
+        shares(OTHERS[0], 500, Placement::AnyWorker).delivery(Delivery::AtMostOnce),
+        shares(OTHERS[1], 600, Placement::Leader),
         next.delivery(Delivery::AtMostOnce),
     ]
 }

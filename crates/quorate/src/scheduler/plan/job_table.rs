@@ -17,6 +17,7 @@ use crate::{
     },
 };
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     mem,
     sync::Arc,
@@ -195,8 +196,9 @@ impl JobTable {
     /// Removes the first job with a run that may start now from the ready queue, and returns the job's id.
     /// The next [`JobTable::change`] of the job puts it back.
     ///
-    /// A job whose concurrency key is in use by as many runs as it permits waits until one of them has ended. A run that an
-    /// earlier leader has opened does not wait: a worker may already execute it.
+    /// A job whose concurrency key is in use by as many runs as it permits waits until one of them has ended. Then the job
+    /// with the highest priority, and of these the one whose run is due first, gets its turn. A run that an earlier leader
+    /// has opened does not wait: a worker may already execute it.
     pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<JobId> {
         loop {
             let id = self.ready.pop()?;
@@ -204,10 +206,46 @@ impl JobTable {
             slot.place = None;
             let is_open = slot.job.head().is_some_and(PendingRun::is_open);
             let job = Arc::clone(slot.job.job());
-            match job.concurrency.as_ref().filter(|_| !is_open && !self.ignores_keys) {
-                Some(of) if self.keys.is_full(of) => self.keys.wait(&of.key, id),
-                _ => return Some(id),
+            let Some(of) = job.concurrency.as_ref().filter(|_| !is_open && !self.ignores_keys) else {
+                return Some(id);
+            };
+            self.keys.wait(&of.key, id);
+            if self.keys.is_full(of) {
+                continue;
             }
+            if let Some(next) = self.next_of_key(&of.key) {
+                self.keys.stop_waiting(&of.key, next);
+                let place = self.slot_mut(next).and_then(|slot| slot.place.take());
+                self.ready.set(place, None);
+                return Some(next);
+            }
+        }
+    }
+
+    /// Returns the job that waits for the key and whose turn is next.
+    fn next_of_key(&mut self, key: &Arc<str>) -> Option<JobId> {
+        let mut next = None;
+        for id in self.keys.waiting(key) {
+            let slot = self.slot_mut(id).filter(|slot| slot.phase == Phase::Open);
+            let order = slot.and_then(|slot| {
+                let job = slot.job.job();
+                let has_key = job.concurrency.as_ref().is_some_and(|of| of.key == *key);
+                let head = slot.job.head().filter(|_| has_key)?;
+                Some((Reverse(job.priority), head.not_before, id))
+            });
+            match order {
+                Some(order) => next = Some(next.map_or(order, |best| order.min(best))),
+                // The job was removed or paused meanwhile, or has another key.
+                None => self.keys.stop_waiting(key, id),
+            }
+        }
+        next.map(|(.., id)| id)
+    }
+
+    /// Lets the next job of a key have its turn, if one waits.
+    fn wake_key(&mut self, key: &Arc<str>) {
+        if let Some(id) = self.next_of_key(key) {
+            self.reschedule(id);
         }
     }
 
@@ -241,10 +279,12 @@ impl JobTable {
         if run.here {
             self.ready.on_start();
         }
-        if let Some(key) = &run.uses {
+        let uses = run.uses.clone();
+        if let Some(key) = &uses {
             self.keys.begin(key);
         }
         self.change(id, |job| job.begin(run));
+        uses.iter().for_each(|key| self.wake_key(key));
     }
 
     /// Removes a run that has ended from the active runs, and returns it. Then updates the job's timer and its position
@@ -254,8 +294,11 @@ impl JobTable {
         if run.here {
             self.ready.on_end();
         }
-        let waited = run.uses.as_ref().map(|key| self.keys.end(key)).unwrap_or_default();
-        waited.into_iter().chain([id]).for_each(|id| self.reschedule(id));
+        self.reschedule(id);
+        if let Some(key) = &run.uses {
+            self.keys.end(key);
+            self.wake_key(key);
+        }
         Some(run)
     }
 

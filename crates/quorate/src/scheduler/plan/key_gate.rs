@@ -34,14 +34,28 @@ impl KeyGate {
         *self.active.entry(Arc::clone(key)).or_default() += 1;
     }
 
-    /// Notes the end of a run with the key. Returns the jobs that waited for it.
-    pub(in crate::scheduler) fn end(&mut self, key: &Arc<str>) -> BTreeSet<JobId> {
+    /// Notes the end of a run with the key.
+    pub(in crate::scheduler) fn end(&mut self, key: &Arc<str>) {
         if let Some(active) = self.active.get_mut(key) {
             *active -= 1;
             if *active == 0 {
                 self.active.remove(key);
             }
         }
-        self.waiting.remove(key).unwrap_or_default()
+    }
+
+    /// Returns the jobs that wait for the key.
+    pub(in crate::scheduler) fn waiting(&self, key: &str) -> Vec<JobId> {
+        self.waiting.get(key).into_iter().flatten().copied().collect()
+    }
+
+    /// Notes that a job does not wait for the key any more.
+    pub(in crate::scheduler) fn stop_waiting(&mut self, key: &str, job: JobId) {
+        if let Some(jobs) = self.waiting.get_mut(key) {
+            jobs.remove(&job);
+            if jobs.is_empty() {
+                self.waiting.remove(key);
+            }
+        }
     }
 }
