@@ -41,6 +41,8 @@ pub(super) struct FileText {
     lease: LeaseText,
     pub(super) max_running: Option<Spanned<i64>>,
     #[serde(default)]
+    pub(super) commands: BTreeMap<Spanned<String>, Spanned<Vec<String>>>,
+    #[serde(default)]
     pub(super) http: HttpText,
     #[serde(default)]
     pub(super) serve: ServeText,

@@ -4,7 +4,7 @@ use super::{
     validation::Validation,
 };
 use quorate::quorum::QuorumConfig;
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// The shortest `ledger_retention` that is accepted. A worker records that it still has its jobs, but up to two
 /// hours may pass between two such records. During a rolling change, another worker may have a shorter retention.
@@ -32,6 +32,8 @@ pub struct Config {
     pub group: Option<Arc<str>>,
     /// The largest number of concurrent runs of all jobs; no limit if `None`.
     pub max_running: Option<usize>,
+    /// The commands that jobs on the nodes may run, by the names of their handlers.
+    pub commands: BTreeMap<Arc<str>, Vec<String>>,
     /// The HTTP server; `None` if there is none.
     pub http: Option<HttpConfig>,
     /// The clients that `quorate serve` serves; `None` if there are none.
@@ -90,10 +92,10 @@ impl Config {
         Ok(Some(JobsFile { path, group, jobs }))
     }
 
-    /// Returns the group and the jobs, both of which `run` requires.
+    /// Returns the group and the jobs for `run`, which requires the group, and jobs or commands for jobs on the nodes.
     ///
     /// # Errors
-    /// [`ConfigError`] if the group is missing, or if there is no job.
+    /// [`ConfigError`] if the group is missing, or if there is neither a job nor a command.
     pub fn group_with_jobs(&self) -> Result<(&Arc<str>, &[JobConfig]), ConfigError> {
         let at = |text: &str| ConfigError::new(self.file.as_deref(), None, text);
         let Some(group) = &self.group else {
@@ -101,7 +103,7 @@ impl Config {
                 "`group` is missing; name the group of candidates of this worker, such as group = \"billing\"",
             ));
         };
-        if self.jobs.is_empty() {
+        if self.jobs.is_empty() && self.commands.is_empty() {
             return Err(at("there is no job; add a [[job]] with name, schedule (or every) and command"));
         }
         Ok((group, &self.jobs))
@@ -147,6 +149,7 @@ impl Validation<'_> {
             prefix: self.prefix(flags)?,
             group: self.group()?,
             max_running: self.max_running()?,
+            commands: self.commands()?,
             http: self.http(flags)?,
             serve: self.serve(flags)?,
             output: self.output()?,

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) use finding::{Finding, Severity};
 use futures_util::future::join_all;
 use node_report::{Examined, ExaminedNode, NodeKind, NodeReport, SecretFile};
-use quorate::{env::Env, node::Cause, quorum::NodeStatus, scheduler::Zone};
+use quorate::{env::Env, internals::GroupOverview, node::Cause, quorum::NodeStatus, scheduler::Zone};
 use serde::Serialize;
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 
@@ -49,9 +49,9 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         connect::meet(&quorum),
         join_all(config.nodes.iter().map(|spec| examine(&env, config, spec)))
     );
-    let copies = match config.group.as_deref() {
-        Some(group) => jobs::overview(&quorum, group).await.copies,
-        None => None,
+    let overview = match config.group.as_deref() {
+        Some(group) => jobs::overview_of_jobs(&quorum, group).await,
+        None => GroupOverview::default(),
     };
     quorum.close().await;
     let node = |(status, kind): (NodeStatus, Result<NodeKind, Failure>)| {
@@ -63,7 +63,8 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         ttl: config.lease.ttl,
         prefix: config.prefix.clone(),
         nodes: nodes?,
-        copies,
+        copies: overview.copies,
+        waiting: overview.waiting,
         secrets: secrets(config),
     };
     let findings = checks::findings(&node_report);
@@ -103,6 +104,7 @@ pub(crate) async fn examination(
         prefix: config.prefix.clone(),
         nodes,
         copies: None,
+        waiting: Vec::new(),
         secrets: BTreeMap::new(),
     };
     Ok((checks::findings(&node_report), memory))

@@ -11,8 +11,8 @@ use super::{
     node_list,
     scenario::{NODES, OPERATOR, WORKERS},
     worker::{
-        ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, ShardBook, Sinks, Worker,
-        forcer,
+        ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, ShardBook, Sinks, Storer,
+        Worker, forcer,
     },
 };
 use futures_util::future::join_all;
@@ -456,6 +456,9 @@ impl Run {
         };
         if self.has_pool() {
             process.env.spawn(Freezer::new(operator.clone()).work());
+            if self.plan.stores {
+                process.env.spawn(Storer::new(operator.clone()).work());
+            }
             process.env.spawn(operator.clone().work());
         }
         if self.plan.forces {

@@ -26,6 +26,7 @@ mod replacer;
 mod shards;
 mod sink;
 mod slots;
+mod stored;
 mod transfers;
 
 pub(super) use fair::FAIR;
@@ -42,6 +43,7 @@ pub(super) use replacer::{ChangeState, Replacer};
 pub(super) use shards::ShardBook;
 pub(super) use sink::Sinks;
 pub(super) use slots::{SLOTS, SLOTS_NAME};
+pub(super) use stored::Storer;
 pub(super) use transfers::HANDED;
 
 use super::{Host, Referee, SeedRng, scenario::WORKERS};

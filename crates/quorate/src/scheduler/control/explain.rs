@@ -49,6 +49,8 @@ pub enum Reason {
     Running,
     /// The tick is due, and the run of the tick has not started yet.
     Waiting,
+    /// No live worker can run the job: none has its handler, or the leader does not have the job.
+    NoWorker,
     /// The job is paused, or was paused at the time of the tick.
     Paused,
     /// The group is frozen, or was frozen then.
@@ -77,10 +79,11 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Ran,
         Self::Running,
         Self::Waiting,
+        Self::NoWorker,
         Self::Paused,
         Self::Frozen,
         Self::NoLeader,
@@ -101,6 +104,7 @@ impl Reason {
             Self::Ran => "ran",
             Self::Running => "running",
             Self::Waiting => "waiting",
+            Self::NoWorker => "no-worker",
             Self::Paused => "paused",
             Self::Frozen => "frozen",
             Self::NoLeader => "no-leader",
@@ -157,6 +161,9 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     if let Some(run) = job.running.iter().min_by_key(|run| run.request.is_some()) {
         return facts.running(run);
     }
+    if let Some(why) = &job.waits_for {
+        return facts.no_worker(due, why, job);
+    }
     if let Some(decided) = job.decided {
         return facts.clock_set_back(decided, job, ledger);
     }
@@ -208,6 +215,9 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     }
     if let Some(waiting) = ledger.waiting.as_ref().filter(|_| is_about_now) {
         return facts.incomplete(Some(at), waiting);
+    }
+    if let Some(why) = job.waits_for.as_ref().filter(|_| is_about_now || job.waiting.contains(&at)) {
+        return facts.no_worker(Some(at), why, job);
     }
     if job.waiting.contains(&at) || at.until(facts.now) <= window {
         return facts.waiting(at, job.waiting.contains(&at), window);

@@ -295,6 +295,28 @@ impl JobFacts {
         self.answer(Reason::Waiting, Some(at), text, evidence, action)
     }
 
+    pub(super) fn no_worker(&self, tick: Option<WallTime>, why: &str, job: &RegisteredJob) -> Explanation {
+        let is_stored = job.stored.is_some();
+        let evidence = vec![
+            match &job.stored {
+                Some(stored) => format!("stored on the nodes by {}", plain(&stored.by, TEXT_MAX)),
+                None => "it is in the configuration or the program of another worker".to_owned(),
+            },
+            format!("the quorum's clock: {}", self.time(self.now)),
+        ];
+        let action = match is_stored {
+            true => {
+                "start a worker that has registered the handler (in a configuration: `[commands]`), update the workers, or \
+                     change the job with `quorate jobs edit`"
+            }
+            false => {
+                "give all workers the same jobs, let a worker that has the job lead (`quorate leader resign`), or store the \
+                      job on the nodes"
+            }
+        };
+        self.answer(Reason::NoWorker, tick, plain(why, TEXT_MAX), evidence, action)
+    }
+
     pub(super) fn no_record(&self, at: WallTime, ledger: &LedgerFacts) -> Explanation {
         let text = "it was due, and the nodes keep no outcome of it".to_owned();
         let oldest = ledger.history.first().map(|entry| entry.tick);
