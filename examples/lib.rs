@@ -50,6 +50,7 @@ mod guide {
         Service = "how/service.md",
         Cron = "how/cron.md",
         Shards = "how/shards.md",
+        StoredJobs = "how/stored-jobs.md",
         Deduplicate = "how/deduplicate.md",
         Batches = "how/batches.md",
         Streams = "how/streams.md",

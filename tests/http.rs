@@ -244,6 +244,7 @@ fn every_counter_exists_at_zero_and_promtool_finds_nothing() {
     for name in [
         "quorate_terms_total{group=\"g\"}",
         "quorate_history_write_failures_total{group=\"g\"}",
+        "quorate_jobs_without_worker{group=\"g\",why=\"handler\"}",
         "quorate_job_running{group=\"g\",job=\"rare\"}",
         "quorate_job_paused{group=\"g\",job=\"rare\"}",
         "quorate_job_last_success_timestamp_seconds{group=\"g\",job=\"rare\"}",

@@ -7,7 +7,7 @@ use quorate::{
     election::Election,
     env::WallTime,
     internals::JobAction,
-    scheduler::{Job, Jobs, JobsError, Scheduler, every},
+    scheduler::{Job, Jobs, JobsError, Payload, Scheduler, every},
 };
 use std::{convert::Infallible, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -140,6 +140,53 @@ async fn cancel(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.cancel(JOB, None).await).await
 }
 
+async fn trigger_with(stage: &Stage) -> bool {
+    let payload = Payload::new("asked").expect("short");
+    look(stage, async |jobs| jobs.trigger_with(JOB, payload.clone()).await).await
+}
+
+fn on_nodes() -> Job {
+    Job::named("on-nodes", every(500 * MS).expect("a period"), "handler")
+}
+
+async fn put(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.put(&on_nodes()).await).await
+}
+
+async fn put_all(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.put_all(&[on_nodes()]).await).await
+}
+
+async fn remove(stage: &Stage) -> bool {
+    led(stage, async |jobs| {
+        while jobs.put(&on_nodes()).await.is_err() {
+            stage.env.sleep(20 * MS).await;
+        }
+        stage.cut(jobs.remove("on-nodes")).await.is_some()
+    })
+    .await
+}
+
+async fn stored(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.stored().await.map(|jobs| jobs.len())).await
+}
+
+async fn stored_job(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.stored_job("on-nodes").await.map(|job| job.is_some())).await
+}
+
+async fn check_stored(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.check_stored("on-nodes").await).await
+}
+
+async fn check_reachable(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.check_reachable().await).await
+}
+
+async fn overview_of_jobs(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.overview_of_jobs().await.is_ok()).await
+}
+
 macro_rules! cases {
     ($($test:ident: $name:literal;)*) => {
         /// The futures that the tests of this file cover.
@@ -177,4 +224,13 @@ cases! {
     backfill: "Jobs::backfill";
     send: "Jobs::send";
     cancel: "Jobs::cancel";
+    trigger_with: "Jobs::trigger_with";
+    put: "Jobs::put";
+    put_all: "Jobs::put_all";
+    remove: "Jobs::remove";
+    stored: "Jobs::stored";
+    stored_job: "Jobs::stored_job";
+    check_stored: "Jobs::check_stored";
+    check_reachable: "Jobs::check_reachable";
+    overview_of_jobs: "Jobs::overview_of_jobs";
 }

@@ -4,7 +4,7 @@ use quorate_testkit::cannot_run;
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
 /// The alerts that the rules must have.
-const ALERTS: [&str; 11] = [
+const ALERTS: [&str; 12] = [
     "NoQuorum",
     "QuorumOneNodeFromLoss",
     "NoLeader",
@@ -13,6 +13,7 @@ const ALERTS: [&str; 11] = [
     "ClockOff",
     "JobFailed",
     "JobOverdue",
+    "JobWithoutWorker",
     "JobPausedLong",
     "HistoryLossy",
     "CopyIncomplete",

@@ -162,7 +162,7 @@ pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
         hint: None,
     };
     if let Some(group) = resource.key().strip_prefix("election/") {
-        let GroupOverview { frozen, copies } = jobs::overview(quorum, group).await;
+        let GroupOverview { frozen, copies, .. } = jobs::overview(quorum, group).await;
         line.frozen = frozen.as_ref().map(jobs::freeze_for_people);
         line.copies = copies.as_ref().map(|copies| copies.nodes().iter().map(CopyLine::new).collect());
         line.ledger = copies;

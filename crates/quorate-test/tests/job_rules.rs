@@ -181,14 +181,14 @@ async fn a_job_with_labels_runs_only_on_workers_that_have_them_and_says_if_none_
     let why = jobs.why("eu", None).await.unwrap();
     assert_eq!(why.reason, Reason::NoWorker, "{why:#?}");
     assert!(why.text.ends_with("the labels that the job requires: eu"), "{why:#?}");
-    assert!(jobs.show("eu").await.unwrap().lacks_worker.is_some());
+    assert!(jobs.show("eu").await.unwrap().waits_for.is_some());
     start("europe", &["eu", "gpu"]);
     cluster.advance(60 * SECOND).await;
     let runs = cluster.runs("g", "eu").await;
     let ran: Vec<&str> =
         runs.entries().iter().filter(|entry| entry.attempts > 0).map(|entry| &*entry.worker).collect();
     assert!(ran.len() >= 5 && ran.iter().all(|worker| *worker == "europe"), "{runs}");
-    assert!(jobs.show("eu").await.unwrap().lacks_worker.is_none());
+    assert!(jobs.show("eu").await.unwrap().waits_for.is_none());
 }
 
 #[tokio::test(start_paused = true)]

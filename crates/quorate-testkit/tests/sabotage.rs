@@ -176,6 +176,14 @@ const CASES: &[Case] = &[
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
         .from(210),
     Case::worker("a freeze that does not end", &[Sabotage::FreezeWithoutEnd], "freezes", 300).from(99),
+    // --- jobs that are stored on the nodes ---
+    Case::worker(
+        "stored jobs that end with their leader",
+        &[Sabotage::StoredJobsNotTakenOver],
+        "stored jobs",
+        60,
+    )
+    .on("stored"),
     // --- histories, which a linearizability checker judges alone ---
     Case::node("history: no increment", NodeFault::Uncounting, "lock history", 20),
     Case::worker("history: no raise", &[Sabotage::NoRaise], "lock history", 20),
@@ -436,7 +444,7 @@ fn count(seeds: u64) {
 /// For each plan, a number of seeds, counted from the first. In these seeds every invariant must hold with
 /// all mechanisms. (`tests/simulation.rs` runs more seeds of each plan. The seeds here run in a build that
 /// can leave mechanisms out.)
-const HOLDS: [(&str, u64); 11] = [
+const HOLDS: [(&str, u64); 12] = [
     ("default", 10),
     ("contact-all", 6),
     ("old-counters", 6),
@@ -445,6 +453,7 @@ const HOLDS: [(&str, u64); 11] = [
     ("durable", 6),
     ("replace", 10),
     ("forced", 6),
+    ("stored", 6),
     ("mistaken", 6),
     ("wild-clocks", 6),
     ("far-steps", 10),

@@ -24,7 +24,7 @@ fn seeds(plan: &str) -> Range<u64> {
 
 /// The plans that the tests below run, with the number of seeds of each, from the first. [`hold`] looks up its
 /// plan here.
-const SWEPT: [(&str, u64); 11] = [
+const SWEPT: [(&str, u64); 12] = [
     ("default", 200),
     ("contact-all", 30),
     ("old-counters", 30),
@@ -33,6 +33,7 @@ const SWEPT: [(&str, u64); 11] = [
     ("durable", 30),
     ("replace", 40),
     ("forced", 30),
+    ("stored", 30),
     ("mistaken", 30),
     ("wild-clocks", 30),
     ("far-steps", 30),
@@ -340,6 +341,17 @@ sweeps! {
             ("final forced release judged", 100),
             ("extend refused latergrants", 100),
             ("lease granted", 2_000),
+        ];
+        reached(total, &counts);
+    };
+
+    /// Checks that jobs on the nodes run under every leader until they are removed.
+    stored_jobs_run_until_they_are_removed: "stored", |total| {
+        let counts = [
+            ("job stored", 60),
+            ("stored job removed", 20),
+            ("stored job judged", 20),
+            ("removed job judged", 1),
         ];
         reached(total, &counts);
     };

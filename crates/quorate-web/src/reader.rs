@@ -366,7 +366,7 @@ impl Reader {
 
 /// Reads the jobs, the freeze of the group, and the copies of its records.
 async fn list(jobs: &Jobs) -> Result<Listed, JobsError> {
-    let (list, GroupOverview { frozen, copies }) = futures_util::try_join!(jobs.list(), jobs.overview())?;
+    let (list, GroupOverview { frozen, copies, .. }) = futures_util::try_join!(jobs.list(), jobs.overview())?;
     Ok((list, frozen.as_ref().map(Pause::of_freeze), copies))
 }
 

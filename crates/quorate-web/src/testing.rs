@@ -67,6 +67,8 @@ pub(crate) fn jobs(count: usize) -> JobsView {
 
 pub(crate) fn job(name: &str) -> JobView {
     JobView {
+        stored: None,
+        waits_for: None,
         group: "billing".into(),
         name: name.into(),
         zone: quorate::scheduler::Zone::UTC,
@@ -78,7 +80,6 @@ pub(crate) fn job(name: &str) -> JobView {
         frozen: false,
         freeze: None,
         expect_within: None,
-        lacks_worker: None,
         overdue: None,
         failing: None,
         unsent: Vec::new(),

@@ -83,6 +83,8 @@ pub enum Sabotage {
     FollowedAgain,
     /// A new leader does not take over the freeze of the group that an earlier leader stored.
     FreezeNotTakenOver,
+    /// A new leader does not take over the jobs that are stored on the nodes.
+    StoredJobsNotTakenOver,
     /// A leader does not end the freeze of the group at its end.
     FreezeWithoutEnd,
     /// A leader that freezes the group does not withdraw the runs that are open to workers.

@@ -197,6 +197,7 @@ fn every_series_exists_at_zero_before_anything_happens() {
             "quorate_job_overdue",
             "quorate_job_paused",
             "quorate_job_running",
+            "quorate_jobs_without_worker",
             "quorate_leader",
             "quorate_lease_events_total",
             "quorate_lease_remaining_seconds",

@@ -9,7 +9,7 @@ use std::{path::PathBuf, time::Duration};
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
 The commands that show jobs need no leader and write nothing. The commands that
-control a job send a request through the nodes to the leader of the group, which
+control a job or store one send a request through the nodes to the leader of the group, which
 answers within half a second.")]
 pub(crate) enum JobsCommand {
     /// Show the jobs of a group: active runs, the next tick, the last outcome
@@ -146,7 +146,7 @@ Examples:
   quorate jobs why nightly-report --at 2026-11-23T03:00:00Z --json
 
 It only reads, and gives one reason: ran (with the outcome), running, waiting,
-paused, frozen, no-leader, no-quorum, incomplete (too few nodes have all records of the
+no-worker (no live worker has its handler, or the leader does not have it), paused, frozen, no-leader, no-quorum, incomplete (too few nodes have all records of the
 jobs), clock, misfire, overlap, cancelled, schedule (not due then), not-registered, or
 no-record (the nodes keep no outcome of it). Without --at, a pause, a missing leader and
 an active run come before the outcome of the latest tick.
@@ -250,7 +250,7 @@ Examples:
   quorate jobs put digest.toml
   echo '{\"name\": \"beat\", \"every\": \"10s\", \"handler\": \"report\"}' | quorate jobs put -
 
-  # digest.toml; several jobs are [[jobs]] tables
+  # digest.toml; several jobs are [[job]] tables
   name = \"digest-42\"
   schedule = \"0 7 * * *\"
   zone = \"Europe/Kyiv\"

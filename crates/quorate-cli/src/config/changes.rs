@@ -66,6 +66,7 @@ impl Config {
             ("nodes", self.nodes != new.nodes),
             ("tls", self.tls != new.tls),
             ("prefix", self.prefix != new.prefix),
+            ("commands", self.commands != new.commands),
             ("group", self.group != new.group),
             ("worker", old_settings.worker != settings.worker),
             ("node_timeout", old_settings.node_timeout != settings.node_timeout),

@@ -44,6 +44,8 @@ pub(super) struct FileText {
     pub(super) max_running: Option<Spanned<i64>>,
     pub(super) labels: Option<Spanned<Vec<String>>>,
     #[serde(default)]
+    pub(super) commands: BTreeMap<Spanned<String>, Spanned<Vec<String>>>,
+    #[serde(default)]
     pub(super) http: HttpText,
     #[serde(default)]
     pub(super) serve: ServeText,

@@ -4,7 +4,7 @@ use super::{
     notify, source, validation::Validation,
 };
 use quorate::quorum::QuorumConfig;
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// The shortest `ledger_retention` that is accepted. A worker records that it still has its jobs, but up to two
 /// hours may pass between two such records. During a rolling change, another worker may have a shorter retention.
@@ -36,6 +36,8 @@ pub struct Config {
     pub max_running: Option<usize>,
     /// The labels of this worker.
     pub labels: Vec<String>,
+    /// The commands that jobs on the nodes may run, by the names of their handlers.
+    pub commands: BTreeMap<Arc<str>, Vec<String>>,
     /// The HTTP server; `None` if there is none.
     pub http: Option<HttpConfig>,
     /// The clients that `quorate serve` serves; `None` if there are none.
@@ -94,10 +96,10 @@ impl Config {
         Ok(Some(JobsFile { path, group, jobs }))
     }
 
-    /// Returns the group and the jobs, both of which `run` requires.
+    /// Returns the group and the jobs for `run`, which requires the group, and jobs or commands for jobs on the nodes.
     ///
     /// # Errors
-    /// [`ConfigError`] if the group is missing, or if there is no job.
+    /// [`ConfigError`] if the group is missing, or if there is neither a job nor a command.
     pub fn group_with_jobs(&self) -> Result<(&Arc<str>, &[JobConfig]), ConfigError> {
         let at = |text: &str| ConfigError::new(self.file.as_deref(), None, text);
         let Some(group) = &self.group else {
@@ -105,7 +107,7 @@ impl Config {
                 "`group` is missing; name the group of candidates of this worker, such as group = \"billing\"",
             ));
         };
-        if self.jobs.is_empty() {
+        if self.jobs.is_empty() && self.commands.is_empty() {
             return Err(at("there is no job; add a [[job]] with name, schedule (or every) and command"));
         }
         Ok((group, &self.jobs))
@@ -153,6 +155,7 @@ impl Validation<'_> {
             election: self.election()?,
             max_running: self.max_running()?,
             labels: self.labels()?,
+            commands: self.commands()?,
             http: self.http(flags)?,
             serve: self.serve(flags)?,
             output: self.output()?,

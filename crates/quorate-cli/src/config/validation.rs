@@ -1,6 +1,6 @@
 use super::{ConfigError, Flags, NodesFrom, error::SourceText, file::FileText};
 use quorate::{node::Resource, scheduler::Scheduler};
-use std::sync::Arc;
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 /// The default prefix of keys.
 pub const PREFIX: &str = "quorate:";
@@ -48,6 +48,38 @@ impl Validation<'_> {
         Resource::election(group.as_ref())
             .map_err(|error| source.error(Some(group.span()), &error.to_string()))?;
         Ok(Some(group.as_ref().as_str().into()))
+    }
+
+    /// Returns the commands that jobs on the nodes may run.
+    pub(super) fn commands(&self) -> Result<BTreeMap<Arc<str>, Vec<String>>, ConfigError> {
+        let Some(source) = &self.source else { return Ok(BTreeMap::new()) };
+        let mut commands = BTreeMap::new();
+        for (name, written) in &self.file_text.commands {
+            let (shown, words): (String, _) = (name.as_ref().chars().take(80).collect(), written.as_ref());
+            let fail = |at: Range<usize>, why: &str| {
+                Err(source.error(Some(at), &format!("the command {shown:?} in `commands` {why}")))
+            };
+            if name.as_ref().is_empty()
+                || name.as_ref().len() > 128
+                || name.as_ref().chars().any(char::is_control)
+            {
+                return fail(
+                    name.span(),
+                    "has a name that cannot be used; give it 1 to 128 bytes without control characters",
+                );
+            }
+            if words.first().is_none_or(|program| program.trim().is_empty()) {
+                return fail(
+                    written.span(),
+                    "is empty; give program and arguments, like [\"./report.sh\", \"--all\"]",
+                );
+            }
+            if words.iter().any(|word| word.contains('\0')) {
+                return fail(written.span(), "has a NUL in it; remove it");
+            }
+            commands.insert(name.as_ref().as_str().into(), words.clone());
+        }
+        Ok(commands)
     }
 
     pub(super) fn max_running(&self) -> Result<Option<usize>, ConfigError> {

@@ -53,12 +53,16 @@ pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
     all
 }
 
+/// The number of jobs without a worker that are named.
+const WAITING_NAMED: usize = 5;
+
 /// Checks the set of nodes as a whole, and the settings.
 fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
     check_majority(node_report, found);
     if let Some(copies) = &node_report.copies {
         check_copies(copies, found);
     }
+    check_waiting_jobs(node_report, found);
     check_independence(node_report, found);
     for (path, secret) in node_report.secrets.iter().filter(|(_, secret)| secret.mode & 0o027 != 0) {
         let path = plain(&path.to_string_lossy(), 1_000);
@@ -116,6 +120,20 @@ fn check_majority(node_report: &NodeReport, found: &mut Vec<Finding>) {
             "use an odd number of nodes: it tolerates as many faults with fewer servers",
         ),
         _ => {}
+    }
+}
+
+/// Names the jobs that no live worker can run.
+fn check_waiting_jobs(node_report: &NodeReport, found: &mut Vec<Finding>) {
+    let waiting = &node_report.waiting;
+    found.extend(waiting.iter().take(WAITING_NAMED).map(|(job, why)| {
+        let (job, why) = (plain(job, 128), plain(why, 300));
+        let fix = "`quorate jobs why` says what to do";
+        Finding::new(Warning, None, format!("the job {job:?} does not run: {why}"), fix)
+    }));
+    if let Some(more) = waiting.len().checked_sub(WAITING_NAMED).filter(|more| *more > 0) {
+        let what = format!("{more} more jobs do not run, because no live worker can");
+        found.push(Finding::new(Warning, None, what, "`quorate jobs list` shows them"));
     }
 }
 

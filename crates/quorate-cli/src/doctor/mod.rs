@@ -24,16 +24,9 @@ use crate::{
 pub(crate) use finding::{Finding, Severity};
 use futures_util::future::join_all;
 use node_report::{Examined, ExaminedNode, NodeKind, NodeReport, SecretFile};
-use quorate::{
-    env::Env,
-    node::Cause,
-    quorum::{NodeStatus, Quorum},
-    scheduler::{Jobs, Labels, Zone},
-};
+use quorate::{env::Env, internals::GroupOverview, node::Cause, quorum::NodeStatus, scheduler::Zone};
 use serde::Serialize;
-use std::{
-    cmp::Reverse, collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc, time::Duration,
-};
+use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 
 /// The longest time in which a node must answer all requests.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -56,9 +49,9 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         connect::meet(&quorum),
         join_all(config.nodes.iter().map(|spec| examine(&env, config, spec)))
     );
-    let (copies, without_worker) = match config.group.as_deref() {
-        Some(group) => (jobs::overview(&quorum, group).await.copies, without_worker(&quorum, group).await),
-        None => (None, Vec::new()),
+    let overview = match config.group.as_deref() {
+        Some(group) => jobs::overview_of_jobs(&quorum, group).await,
+        None => GroupOverview::default(),
     };
     quorum.close().await;
     let node = |(status, kind): (NodeStatus, Result<NodeKind, Failure>)| {
@@ -70,12 +63,11 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         ttl: config.lease.ttl,
         prefix: config.prefix.clone(),
         nodes: nodes?,
-        copies,
+        copies: overview.copies,
+        waiting: overview.waiting,
         secrets: secrets(config),
     };
-    let mut findings = checks::findings(&node_report);
-    findings.extend(without_worker);
-    findings.sort_by_key(|finding| Reverse(finding.severity));
+    let findings = checks::findings(&node_report);
     let text = if args.json {
         json(config, &node_report, &findings)?
     } else {
@@ -87,19 +79,6 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         Some(Severity::Warning) => 1,
         _ => 0,
     })
-}
-
-/// Returns a finding for each job that requires labels that no live worker has.
-async fn without_worker(quorum: &Quorum, group: &str) -> Vec<Finding> {
-    let Ok(jobs) = Jobs::new(quorum, group) else { return Vec::new() };
-    let found = jobs.list().await.unwrap_or_default();
-    let lacking = found.iter().filter_map(|job| Some((&job.name, job.lacks_worker.as_ref()?)));
-    let finding = |(name, labels): (&Arc<str>, &Labels)| {
-        let problem = format!("the job {name:?} waits, because no live worker has the labels {labels}");
-        let fix = "start a worker with these labels (`labels` in its file), or change runs_on of the job";
-        Finding::new(Severity::Warning, None, problem, fix)
-    };
-    lacking.map(finding).collect()
 }
 
 /// Examines the nodes for a program that runs on. Returns the findings, and the memory that each server uses. The files
@@ -125,6 +104,7 @@ pub(crate) async fn examination(
         prefix: config.prefix.clone(),
         nodes,
         copies: None,
+        waiting: Vec::new(),
         secrets: BTreeMap::new(),
     };
     Ok((checks::findings(&node_report), memory))

@@ -17,6 +17,8 @@ pub(super) struct NodeReport {
     pub(super) nodes: Vec<ExaminedNode>,
     /// The copies of the records of the group's jobs, if there are any.
     pub(super) copies: Option<LedgerCopies>,
+    /// The jobs that no live worker can run, each with the reason.
+    pub(super) waiting: Vec<(Arc<str>, Arc<str>)>,
     /// The files with passwords and keys of the nodes.
     pub(super) secrets: BTreeMap<PathBuf, SecretFile>,
 }

@@ -69,6 +69,7 @@ fn node_report(first: ExaminedNode) -> NodeReport {
         prefix: "quorate:".into(),
         nodes: [first].into_iter().chain(rest).collect(),
         copies: None,
+        waiting: Vec::new(),
         secrets: BTreeMap::new(),
     }
 }

@@ -57,7 +57,9 @@ impl Operation {
             |name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } });
         let mut parameters: Vec<Value> = names.map(in_path).collect();
         let mut described = json!({ "summary": self.summary, "responses": responses });
-        if self.method == Method::Post {
+        if matches!(self.method, Method::Post | Method::Put)
+            || (self.method == Method::Delete && !self.is_for_clients)
+        {
             let properties = self.parameters.iter().map(|parameter| {
                 let mut schema = parameter.kind.schema();
                 schema["description"] = parameter.about.into();

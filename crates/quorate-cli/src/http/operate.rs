@@ -14,7 +14,7 @@ use axum::{
         Path, RawPathParams, RawQuery, State,
         rejection::{PathRejection, RawPathParamsRejection},
     },
-    routing::{MethodRouter, post},
+    routing::{self, MethodRouter, post},
 };
 use quorate::env::WallTime;
 use quorate_operator::{Action, Given, Operator, Verb};
@@ -35,17 +35,50 @@ type MessageName = Result<Path<(String, String)>, PathRejection>;
 /// Returns the handler of an action. The names in its path and the properties of its body are the fields of the action.
 pub(super) fn action(verb: Verb) -> MethodRouter<Arc<Site>> {
     post(async move |State(site): State<Arc<Site>>, names: Names, operator: guard::Operator, body: Body| {
-        act(verb, &site, names, &operator, body).await
+        act(verb, &site, names, &operator, (body, &[])).await
     })
 }
 
-async fn act(verb: Verb, site: &Site, names: Names, operator: &guard::Operator, body: Body) -> Answer {
+/// Returns the handler that stores a job on the nodes, in place of an earlier one.
+pub(super) fn put() -> MethodRouter<Arc<Site>> {
+    routing::put(
+        async |State(site): State<Arc<Site>>, names: Names, operator: guard::Operator, body: Body| {
+            act(Verb::Put, &site, names, &operator, (body, &[])).await
+        },
+    )
+}
+
+/// Returns the handler that stores a job whose name is not stored yet.
+pub(super) fn create() -> MethodRouter<Arc<Site>> {
+    post(async |State(site): State<Arc<Site>>, names: Names, operator: guard::Operator, body: Body| {
+        act(Verb::Put, &site, names, &operator, (body, &["job"])).await
+    })
+}
+
+/// Returns the handler that removes a job from the nodes.
+pub(super) fn remove() -> MethodRouter<Arc<Site>> {
+    routing::delete(
+        async |State(site): State<Arc<Site>>, names: Names, operator: guard::Operator, body: Body| {
+            act(Verb::Remove, &site, names, &operator, (body, &[])).await
+        },
+    )
+}
+
+/// Carries an action out. `more` are the fields of the body besides those of the action: the name of a new job.
+async fn act(
+    verb: Verb,
+    site: &Site,
+    names: Names,
+    operator: &guard::Operator,
+    (body, more): (Body, &[&'static str]),
+) -> Answer {
     let known = verb.fields().iter().map(|field| field.name).chain(verb.waits().then_some("wait"));
-    let params = Params::of_body(body, &known.collect::<Vec<_>>()).await?;
+    let known: Vec<&str> = known.chain(more.iter().copied()).collect();
+    let params = Params::of_body(body, &known).await?;
     let names = names.map_err(|_| {
         HttpError::bad_request("a name in the path is not UTF-8; encode its bytes like %C3%BC")
     })?;
-    let given = Posted { names: &names, params: &params, now: site.quorum.wall() };
+    let given = Posted { names: &names, params: &params, is_new: !more.is_empty(), now: site.quorum.wall() };
     let action = Action::read(verb, &given).map_err(|wrong| HttpError::bad_request(wrong.text))?;
     let wait = params.wait()?;
     let by = Operator::named(&operator.from.operator(), given.text("reason"));
@@ -63,11 +96,16 @@ async fn act(verb: Verb, site: &Site, names: Names, operator: &guard::Operator, 
 struct Posted<'a> {
     names: &'a RawPathParams,
     params: &'a Params,
+    /// True for a job that must not be stored yet.
+    is_new: bool,
     now: WallTime,
 }
 
 impl Given for Posted<'_> {
     fn raw(&self, field: &str) -> Option<&str> {
+        if self.is_new && field == "expect" {
+            return Some("absent");
+        }
         let mut names = self.names.iter();
         names.find(|(name, _)| *name == field).map(|(_, value)| value).or(self.params.get(field))
     }

@@ -20,6 +20,7 @@ type Status = (&'static str, &'static str);
 const NO_QUORUM: Status = ("503", "Too few nodes answered");
 const NOT_LED: Status = ("404", "There is no leader, or it leads another term");
 const NO_JOB: Status = ("404", "There is no such job, or the leader refused");
+const REFUSED: Status = ("404", "The leader refused the job, with the reason");
 const NO_MESSAGE: Status = ("404", "The nodes store nothing of the message");
 const UNANSWERED: Status = ("504", "No answer of the leader in time; it may still carry the request out");
 const HELD: Status = ("504", "A worker holds the message");
@@ -61,6 +62,7 @@ pub(super) struct Operation {
 pub(super) enum Method {
     Get,
     Post,
+    Put,
     Delete,
 }
 
@@ -70,6 +72,7 @@ impl Method {
         match self {
             Self::Get => "get",
             Self::Post => "post",
+            Self::Put => "put",
             Self::Delete => "delete",
         }
     }
@@ -138,6 +141,7 @@ pub(super) fn all(has_jobs: bool, has_clients: bool, description: MethodRouter<A
     }
     if has_jobs {
         all.extend(of_jobs());
+        all.push(creation());
     }
     all.extend(Verb::ALL.into_iter().filter(|verb| has_jobs || !verb.is_of_jobs()).map(action));
     all
@@ -277,6 +281,8 @@ fn of_jobs() -> [Operation; 5] {
 /// Returns the operation of an action, whose parameters are its fields.
 fn action(verb: Verb) -> Operation {
     let (path, answer, others): (_, SchemaOf, &[Status]) = match verb {
+        Verb::Put => ("jobs/{job}".to_owned(), schema::<Request>, &[REFUSED, NO_QUORUM, UNANSWERED]),
+        Verb::Remove => ("jobs/{job}".to_owned(), schema::<Request>, &[NO_JOB, NO_QUORUM, UNANSWERED]),
         Verb::Resign => {
             ("election/resign".to_owned(), schema::<Resignation>, &[NOT_LED, NO_QUORUM, UNANSWERED])
         }
@@ -289,6 +295,43 @@ fn action(verb: Verb) -> Operation {
         }
         _ => (format!("jobs/{{job}}/{}", verb.name()), schema::<Request>, &[NO_JOB, NO_QUORUM, UNANSWERED]),
     };
+    let (method, route) = match verb {
+        Verb::Put => (Method::Put, operate::put()),
+        Verb::Remove => (Method::Delete, operate::remove()),
+        _ => (Method::Post, operate::action(verb)),
+    };
+    Operation {
+        path: format!("/api/v1/{path}"),
+        route,
+        parameters: parameters_of(verb),
+        method,
+        is_for_clients: false,
+        summary: format!("{}: {}", verb.words().label, verb.words().effect),
+        answer: Some(answer),
+        others,
+        shows: None,
+        is_health: false,
+    }
+}
+
+/// Returns the operation that stores a job whose name is not stored yet.
+fn creation() -> Operation {
+    let about = "The name of the job";
+    let name = Parameter { name: "job", kind: Kind::Text, about, is_required: true };
+    Operation {
+        path: "/api/v1/jobs".to_owned(),
+        route: operate::create(),
+        parameters: std::iter::once(name)
+            .chain(parameters_of(Verb::Put).into_iter().filter(|parameter| parameter.name != "expect"))
+            .collect(),
+        summary: "Store a new job: it is refused if a job of this name is stored already".to_owned(),
+        ..action(Verb::Put)
+    }
+    .posted()
+}
+
+/// Returns the properties of the body of an action, which are its fields.
+fn parameters_of(verb: Verb) -> Vec<Parameter> {
     let mut parameters: Vec<Parameter> = verb
         .fields()
         .iter()
@@ -303,18 +346,7 @@ fn action(verb: Verb) -> Operation {
         let about = "Longest wait for the leader's answer, up to 30s; default 10s";
         parameters.push(Parameter::new("wait", Kind::Text, about));
     }
-    Operation {
-        path: format!("/api/v1/{path}"),
-        route: operate::action(verb),
-        parameters,
-        method: Method::Post,
-        is_for_clients: false,
-        summary: format!("{}: {}", verb.words().label, verb.words().effect),
-        answer: Some(answer),
-        others,
-        shows: None,
-        is_health: false,
-    }
+    parameters
 }
 
 fn look<A: JsonSchema>(path: &str, summary: &str, route: MethodRouter<Arc<Site>>) -> Operation {
@@ -348,6 +380,11 @@ impl Operation {
     /// Makes it an operation of clients, with this method and these parameters.
     fn does(self, method: Method, parameters: &[Parameter]) -> Self {
         Self { method, parameters: parameters.into(), ..self }.for_clients()
+    }
+
+    /// Makes it an operation by POST.
+    fn posted(self) -> Self {
+        Self { method: Method::Post, ..self }
     }
 
     /// Gives the body of a status a schema of its own.

@@ -66,6 +66,12 @@ pub(crate) async fn overview(quorum: &Quorum, group: &str) -> GroupOverview {
     jobs.overview().await.unwrap_or_default()
 }
 
+/// Returns the same as [`overview`], with the jobs that no live worker can run.
+pub(crate) async fn overview_of_jobs(quorum: &Quorum, group: &str) -> GroupOverview {
+    let Ok(jobs) = Jobs::new(quorum, group) else { return GroupOverview::default() };
+    jobs.overview_of_jobs().await.unwrap_or_default()
+}
+
 /// Describes the freeze of a group.
 pub(crate) fn freeze_for_people(frozen: &Paused) -> String {
     Pause::of_freeze(frozen).line(&Zone::UTC)

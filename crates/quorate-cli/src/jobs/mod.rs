@@ -18,7 +18,7 @@ use crate::{
 };
 pub(crate) use history::Page as HistoryPage;
 pub(crate) use list::Page as ListPage;
-pub(crate) use list::{freeze_for_people, overview};
+pub(crate) use list::{freeze_for_people, overview, overview_of_jobs};
 pub(crate) use next::Page as NextPage;
 pub(crate) use next::Upcoming;
 use quorate::{

@@ -8,7 +8,7 @@ use crate::config::{Config, JobConfig, NotifyConfig, NotifyEvent};
 use futures_util::future::join_all;
 use quorate::{
     quorum::Quorum,
-    scheduler::{Job, JobAlert},
+    scheduler::{Job, JobAlert, Scheduler},
 };
 use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
@@ -55,6 +55,15 @@ impl Notices {
         }
         let notices = self.clone();
         job.on_alert(move |alert: JobAlert| {
+            let notices = notices.clone();
+            async move { notices.send_alert(&alert).await }
+        })
+    }
+
+    /// Lets the receivers be notified of alerts of the jobs on the nodes.
+    pub(crate) fn attach_stored(&self, scheduler: Scheduler) -> Scheduler {
+        let notices = self.clone();
+        scheduler.on_stored_alert(move |alert: JobAlert| {
             let notices = notices.clone();
             async move { notices.send_alert(&alert).await }
         })

@@ -9,11 +9,18 @@ use crate::{
     supervisor::{CommandSpec, EndedBy, Exit, StartError, Status, Stream, Supervisor},
     time::rfc3339,
 };
+use futures_util::future::BoxFuture;
 use quorate::{
     env::Env,
     scheduler::{Job, RunContext},
 };
-use std::sync::Arc;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::{
+    fs::File,
+    io::{self, Seek, SeekFrom, Write},
+    os::fd::OwnedFd,
+    sync::Arc,
+};
 
 /// The parts of the daemon that every job uses. Clones share them.
 #[derive(Clone, Debug)]
@@ -43,6 +50,31 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard, around: &DaemonPa
         }
     });
     config.with_rules(job)
+}
+
+/// Returns the handler that runs a command of the configuration for a job on the nodes. The job gives the payload, which
+/// the command reads from its standard input, and never a part of the command itself.
+pub(super) fn handler(
+    command: &[String],
+    env: &Env,
+    guard: Guard,
+    around: &DaemonParts,
+) -> impl Fn(RunContext) -> BoxFuture<'static, Result<(), String>> + Send + Sync + use<> {
+    let (command, env, around) = (command.to_vec(), env.clone(), around.clone());
+    move |tick: RunContext| {
+        let job = JobConfig::of_command(tick.job(), command.clone());
+        let (env, around) = (env.clone(), around.clone());
+        Box::pin(async move { run(&job, &env, guard, &around, &tick).await })
+    }
+}
+
+/// Returns a file in memory with the payload, from which a command reads its standard input. A pipe may have less room than
+/// a payload.
+fn payload_file(payload: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("payload", MemfdFlags::CLOEXEC)?);
+    file.write_all(payload)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file.into())
 }
 
 /// Pings the end of a run. An attempt that fails is the end only if it is the last one, and a run that was
@@ -117,7 +149,15 @@ async fn run(
 fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, String> {
     let token = tick.fencing_token().map_err(|error| error.to_string())?;
     let (program, args) = job.command.split_first().ok_or("the command is empty")?;
-    let mut spec = CommandSpec::new(program).args(args).stdin(Stream::Null);
+    let stdin = match tick.payload() {
+        [] => Stream::Null,
+        payload => {
+            let file =
+                payload_file(payload).map_err(|error| format!("cannot give it its payload: {error}"))?;
+            Stream::Fd(file)
+        }
+    };
+    let mut spec = CommandSpec::new(program).args(args).stdin(stdin);
     for name in notify::VARIABLES {
         // Messages to systemd must come from this process, and not from its commands.
         spec = spec.env_remove(name);

@@ -132,6 +132,13 @@ impl Daemon {
             Some(most) => scheduler.max_running(most),
             None => scheduler,
         };
+        let scheduler = config.commands.iter().fold(scheduler, |scheduler, (name, command)| {
+            scheduler.handler(name, command::handler(command, env, guard, &around))
+        });
+        let scheduler = match &notices {
+            Some(notices) => notices.attach_stored(scheduler),
+            None => scheduler,
+        };
         let watching = Watching { notices, around };
         let jobs = jobs.iter().map(|job| watching.attach(job, env, guard));
         let scheduler = jobs.fold(scheduler, Scheduler::job);

@@ -129,13 +129,14 @@ fn at(micros: u64) -> WallTime {
 
 fn job(name: &str) -> JobView {
     JobView {
+        stored: None,
+        waits_for: None,
         group: "g".into(),
         name: name.into(),
         zone: quorate::scheduler::Zone::UTC,
         schedule: "every 5s".to_owned(),
         rules: "misfire latest".to_owned(),
         placement: Placement::Leader,
-        lacks_worker: None,
         registered: at(BEGAN - 60_000_000),
         paused: None,
         frozen: false,

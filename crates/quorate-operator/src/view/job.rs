@@ -1,7 +1,7 @@
 use super::{ActiveRun, MaybeMicros, MaybeRfc3339, Name, Pause, Rfc3339, RunEnd, Text, name, text};
 use quorate::{
     env::WallTime,
-    scheduler::{JobAlert, JobStatus, Placement, RunOutcome, Zone},
+    scheduler::{JobAlert, JobStatus, Placement, RunOutcome, StoredDefinition, Zone},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,8 +27,6 @@ pub struct JobView {
     /// `leader` or `any-worker`.
     #[serde(with = "Text")]
     pub placement: Placement,
-    /// The labels that the job requires of its worker, if no live worker has all of them: its runs wait; `null` if it does not.
-    pub lacks_worker: Option<String>,
     /// The time of its registration.
     #[serde(with = "Rfc3339")]
     pub registered: WallTime,
@@ -39,6 +37,10 @@ pub struct JobView {
     /// The freeze of the group.
     #[serde(skip)]
     pub freeze: Option<Pause>,
+    /// The handler and the last change of a job that is stored on the nodes; `null` for a job of a configuration or program.
+    pub stored: Option<Stored>,
+    /// The reason why no live worker can run the job; `null` if there is none.
+    pub waits_for: Option<String>,
     /// The next tick; `null` if the job is paused without an end or never due again, or if the tick is not known.
     #[serde(with = "MaybeRfc3339")]
     pub next: Option<WallTime>,
@@ -58,6 +60,22 @@ pub struct JobView {
     /// The newest runs that have ended, the newest first.
     #[serde(rename = "last")]
     pub ends: Vec<RunEnd>,
+}
+
+/// A job that is stored on the nodes.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Stored {
+    /// The name of the handler; `null` if this version does not understand the definition.
+    pub handler: Option<String>,
+    /// The number of bytes of the payload.
+    pub payload_bytes: usize,
+    /// The requester of the last change.
+    pub by: String,
+    /// The time of the last change.
+    #[serde(with = "Rfc3339")]
+    pub at: WallTime,
+    /// The request of the last change, for a change of exactly this version.
+    pub version: String,
 }
 
 /// A notification that was not sent yet.
@@ -100,12 +118,13 @@ impl JobView {
             zone: job.zone.clone(),
             rules: text(&job.rules),
             placement: job.placement,
-            lacks_worker: job.lacks_worker.as_ref().map(|labels| text(&labels.to_string())),
             registered: job.registered,
             // The freeze may have begun between the read of the job and that of the group.
             freeze: if job.frozen { freeze.or(paused.as_ref()).cloned() } else { None },
             paused,
             frozen: job.frozen,
+            stored: job.stored.as_ref().map(Stored::new),
+            waits_for: job.waits_for.as_deref().map(text),
             next: job.next,
             expect_within: job.expect_within,
             overdue: job.overdue_since,
@@ -179,6 +198,7 @@ impl JobView {
     /// end of a pause.
     pub fn doing(&self, end: impl Fn(WallTime) -> String) -> String {
         let overdue = if self.overdue.is_some() { "overdue, " } else { "" };
+        let waits = if self.waits_for.is_some() { "no worker, " } else { "" };
         let word = if self.frozen { "frozen" } else { "paused" };
         let running = self.running.iter().filter(|run| !run.orphaned).count();
         let activity = match (&self.paused, running) {
@@ -188,8 +208,7 @@ impl JobView {
             (Some(paused), 0) => paused.short(word, end),
             (Some(paused), some) => format!("{}, {some} running", paused.short(word, end)),
         };
-        let lacks = if self.lacks_worker.is_some() { "no worker, " } else { "" };
-        format!("{overdue}{lacks}{activity}")
+        format!("{overdue}{waits}{activity}")
     }
 
     /// Returns the properties of the job as names and values, with times in `zone`.
@@ -200,12 +219,16 @@ impl JobView {
             ("rules", self.rules.clone()),
             ("registered", zone.rfc3339(self.registered)),
         ];
-        let lacks = self.lacks_worker.iter();
-        fields.extend(
-            lacks.map(|labels| {
-                ("no worker", format!("no live worker has the labels {labels}; its runs wait"))
-            }),
-        );
+        if let Some(stored) = &self.stored {
+            let payload = match stored.payload_bytes {
+                0 => String::new(),
+                bytes => format!(", payload of {bytes} bytes"),
+            };
+            let handler = stored.handler.as_deref().unwrap_or("?");
+            fields.push(("handler", format!("{handler}{payload}")));
+            fields.push(("stored by", format!("{} at {}", stored.by, zone.rfc3339(stored.at))));
+        }
+        fields.extend(self.waits_for.iter().map(|why| ("waits", why.clone())));
         let paused = if self.frozen { "frozen" } else { "paused" };
         fields.extend(self.paused.iter().map(|pause| (paused, pause.line(zone))));
         fields.extend(self.overdue.iter().map(|at| ("overdue", since(at))));
@@ -222,6 +245,21 @@ impl JobView {
         }
         fields.extend(self.ends.iter().map(|end| ("ended", end.line(zone))));
         fields
+    }
+}
+
+impl Stored {
+    fn new(stored: &StoredDefinition) -> Self {
+        let job = stored.job.as_ref().ok();
+        let definition = job.and_then(|job| job.definition().ok());
+        let payload = definition.and_then(|definition| definition.payload);
+        Self {
+            handler: job.and_then(|job| job.handler_name()).map(|handler| name(handler)),
+            payload_bytes: payload.map_or(0, |payload| payload.bytes().len()),
+            by: name(&stored.by),
+            at: stored.at,
+            version: stored.version.to_string(),
+        }
     }
 }
 

@@ -155,6 +155,22 @@ pub enum Event<'a> {
     },
     /// A step of a run of the third group.
     Ruled(&'a RuleRun),
+    /// A step of a job that is stored on the nodes.
+    JobStep {
+        /// The name of the job.
+        job: &'a str,
+        /// The step.
+        step: StoredStep,
+    },
+    /// The handler of a job that is stored on the nodes runs.
+    StoredRun {
+        /// The name of the job.
+        job: &'a str,
+        /// The tick.
+        tick: WallTime,
+        /// True if the run has the payload of the job.
+        is_own_payload: bool,
+    },
     /// The operator is about to send a request.
     Asked(&'a Asked),
     /// The operator received the result of its request, or stopped waiting for it.
@@ -476,6 +492,17 @@ pub struct Write {
     pub accepted: bool,
     /// The true time at which the writer sent the write.
     pub sent: Duration,
+}
+
+/// A step of a job that is stored on the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredStep {
+    /// It is confirmed that the job is stored.
+    Put,
+    /// The job is about to be removed.
+    Removing,
+    /// It is confirmed that the job is removed.
+    Removed,
 }
 
 /// A read of a store outside of Quorate.

@@ -153,6 +153,10 @@ excuses! {
     FreezesForgotten, "freezes: servers lost the freeze", FORGOTTEN;
     /// The ticks of a freeze are not checked for entries, because a server lost data since.
     FreezesUnentered, "freezes: servers lost data since", FORGOTTEN;
+    /// A run of a removed job started that was open to workers before the removal.
+    StoredOpen, "stored jobs: the run was open before", JOBS;
+    /// A stored job is not judged, because a server lost data since it was stored.
+    StoredForgotten, "stored jobs: servers lost data since", FORGOTTEN;
     /// A holder set its key again on a server on which an operator had released it by force.
     ReleaseForced, "release: released by force", LEASE_FAILURES;
     /// A resign request was stored again after its release.

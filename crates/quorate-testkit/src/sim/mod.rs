@@ -93,6 +93,7 @@
 //! | workers' machines sleep (timers stand still, clocks do not; see [`Machine`]), stand still with all clocks, or with the boot clock alone | [`Fault`] |
 //! | the command that replaces the node set crashes, and is run again; workers start with the new list before, during and after the replacement | [`NodeChange`] |
 //! | an operator releases locks by force | [`Plan::forces`] |
+//! | an operator stores jobs on the nodes | [`Plan::stores`] |
 //! | workers' wall clocks step by seconds or hours | [`Fault::StepWorker`] |
 //!
 //! A seed decides all these events ([`Scenario`]), and two runs of a seed write the same [`Trace`]. The module
@@ -127,8 +128,8 @@ mod worker;
 
 pub use attempt_step::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind, LIMITED_SET};
 pub use event::{
-    Belief, Event, Forced, RuleRun, RuleStep, RunOutcome, StoreRead, Stored, TickStart, Waiter, Working,
-    Write,
+    Belief, Event, Forced, RuleRun, RuleStep, RunOutcome, StoreRead, Stored, StoredStep, TickStart, Waiter,
+    Working, Write,
 };
 pub use excuse::Excuse;
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.

@@ -2,7 +2,7 @@ use super::Plan;
 use std::time::Duration;
 
 /// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
-pub const PLANS: [(&str, &str); 11] = [
+pub const PLANS: [(&str, &str); 12] = [
     ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
     (
         "contact-all",
@@ -20,6 +20,7 @@ pub const PLANS: [(&str, &str); 11] = [
         "forced",
         "an operator releases locks by force, some of them twice, while their holders work on, extend or have crashed",
     ),
+    ("stored", "an operator stores jobs of the second group on the nodes, and removes them"),
     ("mistaken", "workers start with another node list or another max_ttl, and one server forgets"),
     (
         "wild-clocks",
@@ -51,6 +52,7 @@ impl Plan {
             "durable" => (plan.setup.durable, plan.crashes) = (true, 200),
             "replace" => plan.replaces = 1_000,
             "forced" => plan.forces = true,
+            "stored" => plan.stores = true,
             "mistaken" => (plan.mistakes, plan.one_forgets) = (true, true),
             "mistaken-and-forgotten" => plan.mistakes = true,
             "wild-clocks" => plan.wild_clocks = true,

@@ -12,7 +12,7 @@ use super::{
     scenario::{NODES, OPERATOR, WORKERS},
     worker::{
         ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, RuleBook, ShardBook, Sinks,
-        Worker, forcer,
+        Storer, Worker, forcer,
     },
 };
 use futures_util::future::join_all;
@@ -457,6 +457,9 @@ impl Run {
         };
         if self.has_pool() {
             process.env.spawn(Freezer::new(operator.clone()).work());
+            if self.plan.stores {
+                process.env.spawn(Storer::new(operator.clone()).work());
+            }
             process.env.spawn(operator.clone().work());
         }
         if self.plan.forces {

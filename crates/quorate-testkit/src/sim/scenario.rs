@@ -83,6 +83,8 @@ pub struct Plan {
     pub replaces: u64,
     /// Lets an operator release held locks by force.
     pub forces: bool,
+    /// Lets an operator store jobs of the second group on the nodes, and remove them.
+    pub stores: bool,
     /// The longest time for which a worker sleeps before it reads the clock again.
     pub naps: Duration,
     /// The time by which a worker's timers fire late although its process runs. It is zero, except in a test
@@ -114,6 +116,7 @@ impl Default for Plan {
             snapshots: 300,
             replaces: 0,
             forces: false,
+            stores: false,
             naps: NAP,
             oversleep: Duration::ZERO,
         }

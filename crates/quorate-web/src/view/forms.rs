@@ -10,6 +10,10 @@ const ZONES: [&str; 6] =
     ["UTC", "Europe/Berlin", "Europe/Kyiv", "America/New_York", "Asia/Tokyo", "Australia/Sydney"];
 /// The longest reason, in characters. It is the limit of a pause's reason.
 const REASON_MAX: usize = 200;
+/// The longest name of a job, in characters.
+const NAME_MAX: usize = 128;
+/// The longest payload, in characters. Its limit in bytes is the same.
+const PAYLOAD_MAX: usize = 8_192;
 
 /// Returns a form that sends an action, with the fields that each form needs.
 fn form(context: &Context<'_>, action: &str, inside: &Markup) -> Markup {
@@ -38,10 +42,16 @@ struct Ask<'a> {
 /// Returns an action: a form that opens and asks before it is sent. The key keeps an open form when an update of the
 /// page adds or removes another action.
 fn action(context: &Context<'_>, verb: Verb, ask: &Ask<'_>) -> Markup {
+    action_with(context, verb, ask, &html! {})
+}
+
+/// Returns an action whose form begins with these fields.
+fn action_with(context: &Context<'_>, verb: Verb, ask: &Ask<'_>, first: &Markup) -> Markup {
     let (path, words) = (format!("/do/{}", verb.name()), verb.words());
     let inside = html! {
         p { (ask.effect.unwrap_or(words.effect)) }
         @for (name, value) in ask.target { input type="hidden" name=(name) value=(value); }
+        (first)
         @for asked in verb.fields().iter().filter(|field| field.is_asked()) { (field(asked, context)) }
         button { @match &ask.confirm { Some(text) => (text), None => (words.confirm) } }
     };
@@ -62,8 +72,31 @@ fn field(field: &Field, context: &Context<'_>) -> Markup {
                 (field.label) " (in " (zone) @if !required { "; " (field.about) } ")"
                 input type="datetime-local" name=(field.name) required[required];
             },
-            _ => label { (field.label) input name=(field.name) maxlength=(REASON_MAX) required[required]; },
+            _ => label {
+                (field.label)
+                input name=(field.name) maxlength=(longest(field)) required[required] placeholder=[hint(field)];
+            },
         }
+    }
+}
+
+/// Returns the largest number of characters of a field.
+fn longest(field: &Field) -> usize {
+    if field.name == "payload" { PAYLOAD_MAX } else { REASON_MAX }
+}
+
+/// Returns the meaning of a field that people may leave out.
+fn hint(field: &Field) -> Option<&'static str> {
+    (field.need == Need::Optional && field.kind == Kind::Text && field.name != "reason")
+        .then_some(field.about)
+}
+
+/// Returns the action that stores a job on the nodes.
+pub(super) fn store(context: &Context<'_>) -> Markup {
+    let ask = Ask { about: "", effect: None, confirm: None, target: &[] };
+    let name = html! { label { "Name" input name="job" maxlength=(NAME_MAX) required; } };
+    html! {
+        div.acts role="group" aria-label="A new job" { (action_with(context, Verb::Put, &ask, &name)) }
     }
 }
 
@@ -82,6 +115,7 @@ pub(super) fn job(job: &JobView, context: &Context<'_>) -> Markup {
             (one(if job.own_pause().is_some() { Verb::Resume } else { Verb::Pause }))
             @if job.is_running() { (one(Verb::Cancel)) }
             (one(Verb::Backfill))
+            @if job.stored.is_some() { (one(Verb::Remove)) }
         }
     }
 }

@@ -73,6 +73,7 @@ fn verdict(job: &JobView) -> Verdict {
         JobState::Lost => (Level::Warn, format!("The end of the last run of {shown} is unknown.")),
         JobState::Paused => (Level::Warn, format!("{shown} is paused.")),
         JobState::Frozen => (Level::Warn, format!("{shown} is frozen with its group.")),
+        JobState::Idle if job.waits_for.is_some() => (Level::Warn, format!("No worker can run {shown} now.")),
         JobState::Idle if job.last_run().is_none() => (Level::Well, format!("{shown} has not run yet.")),
         JobState::Idle => (Level::Well, format!("{shown} is well.")),
     };
@@ -83,6 +84,11 @@ fn about(job: &JobView, context: &Context<'_>) -> Markup {
     html! {
         @if let Some(since) = job.overdue {
             "Overdue since " (context.at(since)) ": it has not succeeded in the time that is expected of it. "
+        }
+        @if let Some(why) = &job.waits_for { "It waits: " (why) ". " }
+        @if let Some(stored) = &job.stored {
+            "Stored on the nodes by " (stored.by) " " (context.ago(stored.at)) "; handler "
+            (stored.handler.as_deref().unwrap_or("?")) ". "
         }
         @if let Some(freeze) = &job.freeze { "All jobs of the group are frozen " (context.pause(freeze)) ". " }
         @if let Some(paused) = job.own_pause() { "Paused " (context.pause(paused)) ". " }

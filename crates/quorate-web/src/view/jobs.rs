@@ -23,6 +23,7 @@ pub(super) fn jobs(query: &JobsQuery, state: &Snapshot, context: &Context<'_>) -
         (sentence(&verdict, &html! { (jobs.list.len()) " jobs of the group " (state.group) "." }))
         @if let Some(freeze) = &jobs.freeze { (frozen(freeze, context)) }
         @if context.operate && !jobs.list.is_empty() { (forms::group(jobs, context)) }
+        @if context.operate { (forms::store(context)) }
         @if !jobs.list.is_empty() { (filters(query, jobs, context)) (forms::find(query, context)) }
         section aria-labelledby="j" {
             h2.vh id="j" { "Jobs" }

@@ -38,6 +38,11 @@ const OVERDUE: Metric = Metric::number(
     "quorate_job_overdue",
     "1 if the job has not succeeded within its expect_within, otherwise 0; 0 on a follower.",
 );
+const WITHOUT_WORKER: Metric = Metric::number(
+    "quorate_jobs_without_worker",
+    "Number of jobs that do not run, because no live worker has their handler, or this leader does not have them; 0 on a \
+     follower.",
+);
 const HISTORY_LOST: Metric = Metric::number(
     "quorate_history_write_failures_total",
     "Number of history entries that were lost, because they could not be written to a majority of the nodes.",
@@ -52,6 +57,8 @@ struct Inner {
     group: Arc<str>,
     outcomes: Vec<&'static str>,
     history_lost: Counter,
+    no_handler: Gauge,
+    not_led: Gauge,
     jobs: Mutex<BTreeMap<Arc<str>, Arc<JobSeries>>>,
 }
 
@@ -77,8 +84,24 @@ impl JobsMeasures {
     /// Creates the measures of a group, whose ticks have one of these outcomes.
     pub(crate) fn new(group: &Arc<str>, outcomes: impl IntoIterator<Item = &'static str>) -> Self {
         let history_lost = HISTORY_LOST.counter(&[("group", group)]);
-        let outcomes = outcomes.into_iter().collect();
-        Self(Arc::new(Inner { group: Arc::clone(group), outcomes, history_lost, jobs: Mutex::default() }))
+        let [no_handler, not_led] =
+            ["handler", "leader"].map(|why| WITHOUT_WORKER.gauge(&[("group", group), ("why", why)]));
+        let (group, outcomes) = (Arc::clone(group), outcomes.into_iter().collect());
+        let jobs = Mutex::default();
+        let measures = Self(Arc::new(Inner { group, outcomes, history_lost, no_handler, not_led, jobs }));
+        measures.without_handler(0);
+        measures.not_led(0);
+        measures
+    }
+
+    /// Reports the number of jobs whose due runs wait for a worker with their handler.
+    pub(crate) fn without_handler(&self, jobs: usize) {
+        self.0.no_handler.set_count(jobs);
+    }
+
+    /// Reports the number of jobs of the group that the leader does not have.
+    pub(crate) fn not_led(&self, jobs: usize) {
+        self.0.not_led.set_count(jobs);
     }
 
     /// Makes the series of these jobs exist.

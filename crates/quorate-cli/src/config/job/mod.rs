@@ -183,6 +183,35 @@ fn check_with_scheduler(
 }
 
 impl JobConfig {
+    /// Returns what a run of the job `name` on the nodes needs of a job whose command this is. The scheduler has its rules.
+    pub(crate) fn of_command(name: &Arc<str>, command: Vec<String>) -> Self {
+        Self {
+            name: Arc::clone(name),
+            schedule: quorate::scheduler::at(quorate::env::WallTime::default()),
+            command,
+            http: None,
+            ok_exit_codes: vec![0],
+            keep_output: Some(command::OUTPUT_MAX),
+            background: Background::End,
+            cwd: None,
+            env: BTreeMap::new(),
+            misfire: Misfire::Skip,
+            delivery: Delivery::default(),
+            timeout: None,
+            jitter: Duration::ZERO,
+            overlap: Overlap::default(),
+            retries: Retry::NONE,
+            placement: Placement::default(),
+            labels: Vec::new(),
+            concurrency: None,
+            priority: 0,
+            history: 0,
+            expect_within: None,
+            pause_after_failures: None,
+            ping: None,
+        }
+    }
+
     /// Returns `job` with the rules that the file sets for it.
     pub(crate) fn with_rules(&self, job: Job) -> Job {
         let job = job

@@ -27,7 +27,7 @@ impl Given for Fields {
     }
 }
 
-/// Returns the jobs of a text: one job, a list, or a table `jobs` with a list.
+/// Returns the jobs of a text: one job, a list, or a table with a list called `job`.
 ///
 /// # Errors
 /// The reason why the text cannot be used.
@@ -39,10 +39,10 @@ pub(super) fn jobs(text: &str) -> Result<Vec<Job>, String> {
     };
     let list = match value {
         Value::Array(list) => list,
-        Value::Table(mut table) if table.len() == 1 && table.contains_key("jobs") => {
-            match table.remove("jobs") {
+        Value::Table(mut table) if table.len() == 1 && table.contains_key("job") => {
+            match table.remove("job") {
                 Some(Value::Array(list)) => list,
-                _ => return Err("jobs is not a list; write [[jobs]]".to_owned()),
+                _ => return Err("job is not a list; write [[job]]".to_owned()),
             }
         }
         one => vec![one],
@@ -159,7 +159,7 @@ mod tests {
         let written = of_job(&toml[0]).unwrap();
         assert!(written.contains("payload = \"{\\\"to\\\":\\\"me\\\"}\""), "{written}");
         assert_eq!(text(&jobs(&written).unwrap()[0]), text(&toml[0]));
-        let two = "[[jobs]]\nname = \"a\"\nevery = \"1s\"\nhandler = \"h\"\n[[jobs]]\nname = \"b\"\nat = 2027-01-01T00:00:00Z\nhandler = \"h\"\n";
+        let two = "[[job]]\nname = \"a\"\nevery = \"1s\"\nhandler = \"h\"\n[[job]]\nname = \"b\"\nat = 2027-01-01T00:00:00Z\nhandler = \"h\"\n";
         let names: Vec<_> = jobs(two).unwrap().iter().map(|job| job.name().to_string()).collect();
         assert_eq!(names, ["a", "b"]);
     }
@@ -178,7 +178,7 @@ mod tests {
     fn a_wrong_text_names_the_job_the_key_and_the_fix() {
         for (text, part) in [
             ("", "the job 1: name is missing"),
-            ("jobs = []", "there is no job"),
+            ("job = []", "there is no job"),
             ("name = \"a\"\nhandlr = \"h\"", "the job \"a\": unknown key \"handlr\"; did you mean handler?"),
             ("name = \"a\"\nhandler = \"h\"", "the job \"a\": schedule is missing"),
             ("name = \"a\"\nhandler = [1]", "handler is a array; give it a text"),

@@ -34,6 +34,7 @@ mod runs;
 mod shards;
 mod slots;
 mod step_down;
+mod stored;
 mod succession;
 mod ticks;
 mod transfers;
@@ -91,6 +92,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<requests::Requests>::default(),
         Box::<freezes::Freezes>::default(),
         Box::<histories::Histories>::default(),
+        Box::<stored::StoredJobs>::default(),
         Box::<outcomes::Outcomes>::default(),
         Box::<release::Release>::default(),
         Box::<readers::Readers>::default(),

@@ -28,6 +28,7 @@ mod rules;
 mod shards;
 mod sink;
 mod slots;
+mod stored;
 mod transfers;
 
 pub(super) use fair::FAIR;
@@ -46,6 +47,7 @@ pub(super) use rules::{DoneTicks, FIRST, KEY_LIMIT, NEXT, RULES, RULES_JOBS, Rul
 pub(super) use shards::ShardBook;
 pub(super) use sink::Sinks;
 pub(super) use slots::{SLOTS, SLOTS_NAME};
+pub(super) use stored::Storer;
 pub(super) use transfers::HANDED;
 
 use super::{Host, Referee, SeedRng, scenario::WORKERS};

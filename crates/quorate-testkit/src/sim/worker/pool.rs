@@ -1,12 +1,16 @@
 //! The second group, also called the pool. Some of its jobs run on any worker, the others on its leader. An
 //! operator sends requests to the group.
 
-use super::Worker;
+use super::{Worker, stored};
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
 use quorate::scheduler::{
     Cron, Delivery, Job, Misfire, Overlap, Placement, RunContext, Schedule, Scheduler, every,
 };
-use std::{panic::resume_unwind, sync::LazyLock, time::Duration};
+use std::{
+    panic::resume_unwind,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 /// The name of the second group.
 pub(in super::super) const POOL: &str = "pool";
@@ -135,6 +139,11 @@ impl Worker {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[2_000, 6_000, 12_000]));
         let jobs = pool_specs().iter().map(|spec| job(spec, &runs));
         let scheduler = jobs.fold(Scheduler::new(&self.quorum, POOL).ttl(ttl), Scheduler::job);
+        let referee = Arc::clone(&self.referee);
+        let scheduler = scheduler.handler(stored::HANDLER, move |tick: RunContext| {
+            stored::ran(&referee, &tick);
+            async { Ok::<(), String>(()) }
+        });
         let handle = scheduler.handle();
         let shutdown = async {
             tokio::select! { biased;

@@ -49,7 +49,7 @@ pub enum Reason {
     Running,
     /// The tick is due, and the run of the tick has not started yet.
     Waiting,
-    /// No live worker has the labels that the job requires.
+    /// No live worker can run the job: none has its handler or its labels, or the leader does not have the job.
     NoWorker,
     /// The job is paused, or was paused at the time of the tick.
     Paused,
@@ -161,6 +161,9 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     if let Some(run) = job.running.iter().min_by_key(|run| run.request.is_some()) {
         return facts.running(run);
     }
+    if let Some(why) = &job.waits_for {
+        return facts.no_worker(due, why, job);
+    }
     if let Some(decided) = job.decided {
         return facts.clock_set_back(decided, job, ledger);
     }
@@ -214,9 +217,9 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     if let Some(waiting) = ledger.waiting.as_ref().filter(|_| is_about_now) {
         return facts.incomplete(Some(at), waiting);
     }
-    let is_waiting = job.waiting.contains(&at) || at.until(facts.now) <= window;
-    if is_waiting && job.lacks_worker {
-        return facts.lacks_worker(at, job);
+    let is_waiting = is_about_now || job.waiting.contains(&at);
+    if let Some(why) = job.waits_for.as_ref().filter(|_| is_waiting) {
+        return facts.no_worker(Some(at), why, job);
     }
     if let Some(of) = job.row.concurrency.as_ref().filter(|of| is_waiting && ledger.holders.len() >= of.limit)
     {

@@ -1,8 +1,6 @@
 mod send;
 mod stored;
 
-pub use stored::StoredDefinition;
-
 use crate::{
     env::WallTime,
     ledger::{Answered, Ledger, LedgerError, LedgerView},

@@ -25,6 +25,7 @@ mod jobs;
 mod overview;
 mod pending;
 mod status;
+mod stored;
 mod why;
 
 pub use audit::AuditEntry;
@@ -32,7 +33,8 @@ pub(super) use audit::AuditLog;
 pub use error::JobsError;
 pub use explain::{Explanation, Reason};
 pub(super) use inbox::serve_inbox;
-pub use jobs::{Accepted, Jobs, StoredDefinition};
+pub use jobs::{Accepted, Jobs};
 pub use overview::GroupOverview;
 pub(super) use pending::IncomingRequest;
 pub use status::{JobStatus, RunStatus};
+pub use stored::StoredDefinition;

@@ -10,6 +10,7 @@ use crate::{
         store::{GroupFreeze, Paused},
     },
 };
+use std::sync::Arc;
 
 /// The freeze of a group, and the copies that the nodes have of its ledger.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +19,8 @@ pub struct GroupOverview {
     pub frozen: Option<Paused>,
     /// The copies. `None` if no node that answered has one: no scheduler has led the group.
     pub copies: Option<LedgerCopies>,
+    /// The jobs that no live worker can run, each with the reason. Only [`Jobs::overview_of_jobs`] reads it.
+    pub waiting: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl Jobs {
@@ -41,7 +44,21 @@ impl Jobs {
         let ledger = LedgerView::of(read);
         let freeze = ledger.records.get(GroupFreeze::KEY).and_then(|row| GroupFreeze::parse(row).ok());
         let frozen = freeze.and_then(|freeze| freeze.active(self.now()).cloned());
-        Ok(GroupOverview { frozen, copies })
+        Ok(GroupOverview { frozen, copies, waiting: Vec::new() })
+    }
+
+    /// Returns the same as [`Jobs::overview`], with the jobs that no live worker can run. It reads the whole ledger.
+    ///
+    /// # Errors
+    /// [`JobsError::NoMajority`].
+    ///
+    /// # Cancel safety
+    /// Safe: the call only reads.
+    #[doc(hidden)]
+    pub async fn overview_of_jobs(&self) -> Result<GroupOverview, JobsError> {
+        let jobs = self.read().await?;
+        let waiting = jobs.into_iter().filter_map(|(name, job)| Some((name, job.waits_for?))).collect();
+        Ok(GroupOverview { waiting, ..self.overview().await? })
     }
 
     /// Returns the states of the copies by these answers, without counts.

@@ -4,19 +4,25 @@ use crate::{
     env::WallTime,
     ledger::LedgerView,
     node::FencingToken,
+    plain::plain,
     scheduler::{
         alert::{AlertKind, JobAlert},
+        control::stored::{StoredDefinition, definitions},
         job::RequestId,
         plan::planner::MARK,
         policy::{Labels, Placement},
         schedule::{InvalidSchedule, Schedule, Zone},
-        store::{GroupFreeze, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord, WorkRow},
+        store::{GroupFreeze, HistoryEntry, JobRow, LackedJobs, OpenRun, Paused, RunKey, RunRecord, WorkRow},
     },
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The status of a job, from [`Jobs::list`](super::Jobs::list) and [`Jobs::show`](super::Jobs::show).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JobStatus {
     /// The name.
@@ -30,8 +36,6 @@ pub struct JobStatus {
     pub rules: Arc<str>,
     /// The workers that may run the job's ticks.
     pub placement: Placement,
-    /// The labels that a worker must have to run the ticks, if no live worker has all of them. The runs then wait.
-    pub lacks_worker: Option<Labels>,
     /// The time from which the job's ticks count. It is the time at which the job was first registered, at
     /// which its present schedule or placement was registered, or at which the job was last resumed, whichever
     /// is latest.
@@ -64,6 +68,12 @@ pub struct JobStatus {
     /// * The schedule is a timetable, which only the workers of the job can compute.
     /// * The next tick depends on the end of an active run.
     pub next: Option<WallTime>,
+    /// The handler and the last change of a job that is stored on the nodes. `None` for a job of a configuration or a
+    /// program.
+    pub stored: Option<StoredDefinition>,
+    /// The reason why no worker can run the job now: no live worker has its handler or its labels, the leader does not have it, or no
+    /// version here understands it. `None` if there is none.
+    pub waits_for: Option<Arc<str>>,
     /// The runs that have started and not ended, the oldest first.
     pub running: Vec<RunStatus>,
     /// The newest entries of the job's history, newest first: five from [`Jobs::show`](super::Jobs::show),
@@ -105,14 +115,21 @@ pub(super) struct RegisteredJob {
     pub(super) running: Vec<RunStatus>,
     /// The ticks whose runs are open to workers, and that no worker has started.
     pub(super) waiting: Vec<WallTime>,
-    /// True if the job requires labels that no worker of the ledger has.
-    pub(super) lacks_worker: bool,
+    /// The definition, if the job is stored on the nodes.
+    pub(super) stored: Option<StoredDefinition>,
+    /// The reason why no worker can run the job now.
+    pub(super) waits_for: Option<Arc<str>>,
     /// The time up to which a leader has decided on all ticks, if the quorum's clock is behind that time because it was
     /// set back.
     pub(super) decided: Option<WallTime>,
 }
 
 impl RegisteredJob {
+    pub(super) fn new(row: JobRow) -> Self {
+        let (running, waiting) = (Vec::new(), Vec::new());
+        Self { row, frozen: None, running, waiting, stored: None, waits_for: None, decided: None }
+    }
+
     /// Returns the schedule that the job's row contains.
     pub(super) fn schedule(&self) -> Result<Schedule, InvalidSchedule> {
         schedule(&self.row)
@@ -169,9 +186,7 @@ impl RegisteredJob {
         // The leader may have noted it by the time that has elapsed, before the clock shows that time.
         let noted = || self.row.health.as_ref()?.overdue.filter(|since| self.row.deadline() == Some(*since));
         let overdue_since = self.row.overdue_since(now).or_else(noted).filter(|_| frozen.is_none());
-        let lacks_worker = self.lacks_worker;
-        let JobRow { schedule, rules, any_worker, labels, since, paused, expect_within, health, .. } =
-            self.row;
+        let JobRow { schedule, rules, any_worker, since, paused, expect_within, health, .. } = self.row;
         let health = health.unwrap_or_default();
         // A job that is paused until a time runs no earlier than at the end of the freeze.
         let until = match (&paused, &frozen) {
@@ -185,7 +200,6 @@ impl RegisteredJob {
             zone,
             rules,
             placement: if any_worker { Placement::AnyWorker } else { Placement::Leader },
-            lacks_worker: Some(labels).filter(|_| lacks_worker),
             registered: since,
             paused_at: paused.map(|paused| paused.at),
             paused_by: paused.map(|paused| Arc::clone(&paused.by)),
@@ -197,6 +211,8 @@ impl RegisteredJob {
             failing_since: health.failing,
             alerts: health.alerts,
             next,
+            stored: self.stored,
+            waits_for: self.waits_for,
             running: self.running,
             last,
         }
@@ -215,16 +231,67 @@ pub(super) fn jobs(ledger: &LedgerView) -> BTreeMap<Arc<str>, RegisteredJob> {
         .records
         .iter()
         .filter_map(|(key, value)| Some((key.strip_prefix(JobRow::PREFIX)?, JobRow::parse(value).ok()?)));
-    let workers = ledger.records.iter().filter(|(key, _)| key.starts_with(WorkRow::prefix()));
-    let workers: Vec<Labels> = workers.filter_map(|(_, row)| Some(WorkRow::parse(row)?.who.labels)).collect();
     let registered = |(name, row): (&str, JobRow)| {
         let running = running.remove(name).unwrap_or_default();
         let frozen = frozen.clone();
-        let lacks_worker = !row.labels.is_empty() && !workers.iter().any(|worker| row.labels.are_in(worker));
-        let waiting = Vec::new();
-        (name.into(), RegisteredJob { row, frozen, running, waiting, lacks_worker, decided: None })
+        (name.into(), RegisteredJob { frozen, running, ..RegisteredJob::new(row) })
     };
-    rows.map(registered).collect()
+    let mut jobs: BTreeMap<Arc<str>, RegisteredJob> = rows.map(registered).collect();
+    note_stored(&mut jobs, ledger);
+    note_labels(&mut jobs, ledger);
+    jobs
+}
+
+/// Adds that jobs wait because no worker has the labels that they require.
+fn note_labels(jobs: &mut BTreeMap<Arc<str>, RegisteredJob>, ledger: &LedgerView) {
+    let mut picky = jobs.values_mut().filter(|job| !job.row.labels.is_empty()).peekable();
+    if picky.peek().is_none() {
+        return;
+    }
+    let workers = ledger.records.iter().filter(|(key, _)| key.starts_with(WorkRow::prefix()));
+    let workers: Vec<Labels> = workers.filter_map(|(_, row)| Some(WorkRow::parse(row)?.who.labels)).collect();
+    for job in picky {
+        let labels = &job.row.labels;
+        if job.waits_for.is_none() && !workers.iter().any(|worker| labels.are_in(worker)) {
+            let why = format!(
+                "no live worker has the labels that it requires: {}",
+                plain(&labels.to_string(), 128)
+            );
+            job.waits_for = Some(why.into());
+        }
+    }
+}
+
+/// Adds what the ledger has of the jobs that are stored on the nodes, and why jobs wait.
+fn note_stored(jobs: &mut BTreeMap<Arc<str>, RegisteredJob>, ledger: &LedgerView) {
+    let lacking = ledger.records.get(LackedJobs::KEY).and_then(|row| LackedJobs::parse(row));
+    if let Some(LackedJobs { leader, jobs: lacked }) = &lacking {
+        for job in lacked {
+            if let Some(job) = jobs.get_mut(job) {
+                job.waits_for = Some(format!("the leader {} does not have it", plain(leader, 128)).into());
+            }
+        }
+    }
+    let stored = definitions(ledger);
+    if stored.is_empty() {
+        return;
+    }
+    let workers = ledger.records.iter().filter(|(key, _)| key.starts_with(WorkRow::prefix()));
+    let workers = workers.filter_map(|(_, row)| WorkRow::parse(row));
+    let handlers: BTreeSet<Arc<str>> = workers.flat_map(|row| row.who.handlers).collect();
+    for (name, stored) in stored {
+        // A job that no leader understands is not registered.
+        let job = jobs.entry(name).or_insert_with(|| RegisteredJob::new(JobRow::default()));
+        let lacks = match &stored.job {
+            Err(why) => Some(format!("it is kept on the nodes, and this version cannot run it: {why}")),
+            Ok(job) => job
+                .handler_name()
+                .filter(|name| !handlers.contains(*name))
+                .map(|name| format!("no live worker has its handler {:?}", plain(name, 128))),
+        };
+        job.waits_for = lacks.map(Into::into);
+        job.stored = Some(stored);
+    }
 }
 
 /// Returns the time up to which a leader has decided on all ticks, by its mark.
@@ -379,17 +446,10 @@ mod tests {
             let (tick, worker, term) = (now, "a".into(), term(1));
             let run = RunStatus { tick, request: None, worker, term, orphaned: false };
             let running = if runs { vec![run] } else { Vec::new() };
-            RegisteredJob {
-                row,
-                frozen: None,
-                running,
-                waiting: Vec::new(),
-                lacks_worker: false,
-                decided: None,
-            }
-            .into_status("j".into(), now, Vec::new())
-            .next
-            .map(WallTime::as_micros)
+            RegisteredJob { running, ..RegisteredJob::new(row) }
+                .into_status("j".into(), now, Vec::new())
+                .next
+                .map(WallTime::as_micros)
         };
         let often = every(second).unwrap();
         assert_eq!(next(&often, None, false, false), Some(3_000_000));
@@ -401,24 +461,9 @@ mod tests {
         assert_eq!(next(&after_end, Some(now), false, false), Some(3_500_000));
         assert_eq!(next(&after_end, Some(now), false, true), None, "it depends on the end of the active run");
         let row = JobRow { since: now + second, spec: often.spec(), ..JobRow::default() };
-        let later = RegisteredJob {
-            row,
-            frozen: None,
-            running: Vec::new(),
-            waiting: Vec::new(),
-            lacks_worker: false,
-            decided: None,
-        }
-        .into_status("j".into(), now, Vec::new());
+        let later = RegisteredJob::new(row).into_status("j".into(), now, Vec::new());
         assert_eq!(later.next.map(WallTime::as_micros), Some(4_000_000), "no tick before the registration");
-        let no_spec = RegisteredJob {
-            row: JobRow::default(),
-            frozen: None,
-            running: Vec::new(),
-            waiting: Vec::new(),
-            lacks_worker: false,
-            decided: None,
-        };
+        let no_spec = RegisteredJob::new(JobRow::default());
         assert_eq!(no_spec.schedule(), Err(InvalidSchedule::NotStored));
         assert_eq!(no_spec.into_status("j".into(), now, Vec::new()).next, None);
     }

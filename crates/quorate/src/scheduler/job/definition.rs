@@ -2,7 +2,7 @@
 
 use super::{Job, Payload, Work};
 use crate::scheduler::{
-    policy::{Delivery, Misfire, Overlap, Placement, Retry},
+    policy::{Concurrency, Delivery, Labels, Misfire, Overlap, Placement, Retry},
     schedule::{Schedule, ScheduleSpec},
 };
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,15 @@ pub struct JobDefinition {
     /// The placement, if it is not the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Arc<str>>,
+    /// The labels that a worker must have.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub labels: Labels,
+    /// The key and the limit of the runs that the job shares with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<Concurrency>,
+    /// The number of failed runs in a row after which the leader pauses the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_after_failures: Option<u32>,
     /// The longest delay of a run, in microseconds, as the other times.
     #[serde(default, skip_serializing_if = "is_default")]
     pub jitter: u64,
@@ -132,6 +141,9 @@ impl JobDefinition {
             delivery: job.delivery,
             overlap: (job.overlap != usual.overlap).then(|| job.overlap.to_string().into()),
             placement: (job.placement != usual.placement).then(|| job.placement.to_string().into()),
+            labels: job.labels.clone(),
+            concurrency: job.concurrency.clone(),
+            pause_after_failures: job.pause_after_failures,
             jitter: micros(job.jitter),
             timeout: job.timeout.map(micros),
             retries: (job.retries != usual.retries).then_some(retries),
@@ -186,6 +198,9 @@ impl JobDefinition {
             let (first, max) = (Duration::from_micros(*first), Duration::from_micros(*max));
             job.retries = Retry::new(*attempts).backoff(first, max);
         }
+        job.labels.clone_from(&self.labels);
+        job.concurrency.clone_from(&self.concurrency);
+        job.pause_after_failures = self.pause_after_failures;
         job.delivery = self.delivery;
         job.jitter = Duration::from_micros(self.jitter);
         job.timeout = self.timeout.map(Duration::from_micros);
@@ -228,7 +243,7 @@ mod tests {
     use super::*;
     use crate::{
         env::WallTime,
-        scheduler::schedule::{Cron, at, every},
+        scheduler::schedule::{AfterEnd, Cron, after, at, every},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -242,6 +257,8 @@ mod tests {
             .delivery(Delivery::AtMostOnce)
             .overlap(Overlap::CancelOld)
             .placement(Placement::Leader)
+            .concurrency("database", 2)
+            .pause_after_failures(5)
             .jitter(5 * SECOND)
             .timeout(30 * SECOND)
             .retries(Retry::new(3).backoff(2 * SECOND, 9 * SECOND))
@@ -252,6 +269,8 @@ mod tests {
         for job in [
             all,
             Job::named("often", every(SECOND).unwrap(), "beat"),
+            Job::named("there", every(SECOND).unwrap(), "beat").on_workers_with(["eu", "gpu"]),
+            Job::named("load", after("extract", AfterEnd::Success), "beat"),
             Job::named("once", at(WallTime::from_micros(9)), "h"),
         ] {
             let text = JobDefinition::of(&job).unwrap().to_text();

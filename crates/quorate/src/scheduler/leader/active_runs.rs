@@ -56,11 +56,12 @@ impl ActiveRuns {
     ) -> Self {
         let Leading { term, ledger, ttl, grace, .. } = leading;
         let sessions = Sessions::new(term.quorum(), term.group(), *ttl, *grace);
+        let measures = leading.registry.counts().measures().clone();
         Self {
             term: term.clone(),
             grace: *grace,
             ledger: led.clone(),
-            open_runs: OpenRuns::start(term, (ledger, led), sealed, sessions),
+            open_runs: OpenRuns::start(term, (ledger, led), sealed, (sessions, measures)),
             unknown_from: sealed.founded_at() + term.quorum().config().max_ttl,
             next_start,
             tasks: FuturesUnordered::new(),

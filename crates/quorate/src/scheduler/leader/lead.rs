@@ -3,6 +3,7 @@
 use crate::{
     election::Term,
     ledger::TermLedger,
+    sabotage::Sabotage,
     scheduler::{
         control::IncomingRequest,
         leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
@@ -53,6 +54,10 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     };
     let sealed = LedgerSnapshot::take(adopted).await;
     let definitions = Definitions::read(term.group(), &sealed, registry.handlers()).await;
+    let definitions = match term.quorum().config().sabotaged(Sabotage::StoredJobsNotTakenOver) {
+        true => Definitions::default(),
+        false => definitions,
+    };
     let many = definitions.jobs().filter(|job| !job.is_single_run());
     *registry.on_nodes() = many.map(|job| Arc::clone(job.name())).collect();
     let jobs = registry.jobs();

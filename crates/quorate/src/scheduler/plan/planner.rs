@@ -20,7 +20,7 @@ use crate::{
             unknown_runs::UnknownRuns,
         },
         store::{
-            GroupFreeze, JobRow,
+            GroupFreeze, JobRow, LackedJobs,
             record_life::{AHEAD_MAX, held, kept, low_water, window},
             snapshot::LedgerSnapshot,
         },
@@ -106,11 +106,16 @@ pub(in crate::scheduler) struct Planner {
     decided: Option<WallTime>,
     /// The leader opens a run to workers this long before the run's tick.
     ahead: Duration,
+    /// True if the row with the jobs that the leader lacks must be looked at.
+    lacks_stale: bool,
+    /// The row with the jobs that the leader lacks, as the ledger has it.
+    lacks: Option<Arc<str>>,
     /// True once the warning was logged that the ledger drops records of unfinished runs. The leader logs this
     /// warning only once.
     warned: bool,
     left_out: LeftOut,
     max_clock_offset: Duration,
+    measures: JobsMeasures,
     /// The effects that the event loop has not taken yet.
     effects: Vec<Effect>,
 }
@@ -130,11 +135,12 @@ impl Planner {
             warn_unreadable(&group, GroupFreeze::KEY, &why);
             GroupFreeze::default()
         });
+        let lacks = sealed.row(LackedJobs::KEY).filter(|row| !row.is_empty()).cloned();
         Self {
             group,
             marked: sealed.row(MARK).and_then(|at| at.parse().ok()).map(WallTime::from_micros),
             sealed,
-            table: JobTable::new(max_running, left_out.keys, measures),
+            table: JobTable::new(max_running, left_out.keys, measures.clone()),
             left_out,
             definitions,
             own: BTreeSet::new(),
@@ -149,8 +155,11 @@ impl Planner {
             is_complete: false,
             decided: None,
             ahead: (ttl * 2).min(AHEAD_MAX),
+            lacks_stale: true,
+            lacks,
             warned: false,
             max_clock_offset,
+            measures,
             effects: Vec::new(),
         }
     }
@@ -211,6 +220,31 @@ impl Planner {
         }
         self.to_take = own.into_iter().chain(self.definitions.jobs()).cloned().collect();
         self.deferred.clear();
+        self.lacks_stale = true;
+    }
+
+    /// Writes which jobs of the ledger the leader does not have. Their ticks do not run while it leads, so clients show it.
+    fn note_lacked(&mut self) {
+        let mut jobs = self.unknown_jobs();
+        self.measures.not_led(jobs.len());
+        let row = (!jobs.is_empty()).then(|| {
+            tracing::warn!(
+                group = &*self.group,
+                jobs = jobs.len(),
+                "this leader does not have {}: no tick of a job that only other workers have runs while it leads; give all \
+                 workers the same jobs, or store the jobs on the nodes",
+                jobs.iter().take(5).map(|job| &**job).collect::<Vec<_>>().join(", ")
+            );
+            jobs.truncate(LackedJobs::NAMED_MAX);
+            LackedJobs { leader: Arc::clone(self.reporter.worker()), jobs }.to_value()
+        });
+        let key = || LackedJobs::KEY.into();
+        match &row {
+            same if *same == self.lacks => return,
+            Some(value) => self.effects.push(Effect::PutRow { key: key(), value: Arc::clone(value) }),
+            None => self.effects.push(Effect::RemoveRow { key: key() }),
+        }
+        self.lacks = row;
     }
 
     /// Takes over some of the waiting jobs. Once no job waits, takes over the open requests too, and starts to
@@ -225,6 +259,9 @@ impl Planner {
             } else {
                 self.register(job, now);
             }
+        }
+        if self.to_take.is_empty() && mem::take(&mut self.lacks_stale) {
+            self.note_lacked();
         }
         if self.to_take.is_empty() && !mem::replace(&mut self.is_complete, true) {
             let is_known = |job: &str| knows(&self.table, &self.removed, job);
@@ -332,8 +369,9 @@ impl Planner {
     /// Returns the jobs that the ledger has and the leader does not have. The leader checks which of them have
     /// ended, and calls [`Planner::jobs_ended`] with these.
     pub(in crate::scheduler) fn unknown_jobs(&self) -> Vec<Arc<str>> {
-        let mut unknown = jobs_in_ledger(&self.sealed, |job| !self.knows(job));
-        unknown.extend(self.unknown_runs.jobs().into_iter().filter(|job| !self.knows(job)));
+        let lacks = |job: &str| !self.knows(job) && !self.definitions.contains(job);
+        let mut unknown = jobs_in_ledger(&self.sealed, lacks);
+        unknown.extend(self.unknown_runs.jobs().into_iter().filter(|job| lacks(job)));
         unknown.into_iter().collect()
     }
 
@@ -355,6 +393,7 @@ impl Planner {
             self.removed.insert(Arc::clone(&job), removed);
             self.close_requests_of(&job, now);
             self.unknown_runs.end_job(&job, &mut self.effects);
+            self.lacks_stale = true;
         }
     }
 

@@ -37,8 +37,8 @@ pub(super) use record::{
 pub(super) use request::VALID_MAX;
 pub use request::{DefinitionText, Expect, JobAction, JobRequest, JobResponse};
 pub(super) use request_row::RequestRow;
-pub(super) use stored_job::ChangeLog;
 pub use stored_job::StoredJob;
+pub(super) use stored_job::{ChangeLog, LackedJobs};
 pub(super) use work_end::{WorkEnd, WorkResult};
 pub(super) use work_row::{Announcement, WorkRow, WorkRun};
 

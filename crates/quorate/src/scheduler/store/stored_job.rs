@@ -41,6 +41,30 @@ pub(in crate::scheduler) struct ChangeLog {
     requests: Vec<RequestId>,
 }
 
+/// The row `lacks`: the jobs of the ledger that the leader does not have, such as those of another version of the program.
+/// Their ticks do not run under this leader. A leader writes it when that changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::scheduler) struct LackedJobs {
+    /// The leader.
+    pub(in crate::scheduler) leader: Arc<str>,
+    /// The jobs: the first of them, if there are many.
+    pub(in crate::scheduler) jobs: Vec<Arc<str>>,
+}
+
+impl LackedJobs {
+    pub(in crate::scheduler) const KEY: &str = "lacks";
+    /// The largest number of names.
+    pub(in crate::scheduler) const NAMED_MAX: usize = 100;
+
+    pub(in crate::scheduler) fn to_value(&self) -> Arc<str> {
+        serde_json::to_string(self).unwrap_or_default().into()
+    }
+
+    pub(in crate::scheduler) fn parse(value: &str) -> Option<Self> {
+        serde_json::from_str(value).ok()
+    }
+}
+
 impl StoredJob {
     /// The prefix of the keys of these rows.
     pub const PREFIX: &str = "def/";

@@ -27,14 +27,7 @@ fn job(schedule: &Schedule) -> RegisteredJob {
         window: Some(60 * SECOND),
         ..JobRow::default()
     };
-    RegisteredJob {
-        row,
-        frozen: None,
-        running: Vec::new(),
-        waiting: Vec::new(),
-        lacks_worker: false,
-        decided: None,
-    }
+    RegisteredJob::new(row)
 }
 
 /// Returns the facts about a job that is due every hour, half an hour after [`TICK`]. There are a leader and

@@ -300,14 +300,6 @@ impl JobFacts {
         Explanation { entry: Some(entry.clone()), ..self.answer(reason, Some(at), text, evidence, &action) }
     }
 
-    /// Explains that no worker has the labels that the job requires.
-    pub(super) fn lacks_worker(&self, at: WallTime, job: &RegisteredJob) -> Explanation {
-        let labels = plain(&job.row.labels.to_string(), TEXT_MAX);
-        let text = format!("it waits, because no live worker has the labels that the job requires: {labels}");
-        let action = "start a worker with these labels (`labels` in its file), or change runs_on of the job";
-        self.answer(Reason::NoWorker, Some(at), text, vec![self.schedule_line(job)], action)
-    }
-
     /// Explains that other runs have the concurrency key of the job.
     pub(super) fn waits_for_key(
         &self,
@@ -340,6 +332,31 @@ impl JobFacts {
         };
         let evidence = vec![format!("the quorum's clock: {}", self.time(self.now))];
         self.answer(Reason::Waiting, Some(at), text, evidence, action)
+    }
+
+    pub(super) fn no_worker(&self, tick: Option<WallTime>, why: &str, job: &RegisteredJob) -> Explanation {
+        let is_stored = job.stored.is_some();
+        let evidence = vec![
+            match &job.stored {
+                Some(stored) => format!("stored on the nodes by {}", plain(&stored.by, TEXT_MAX)),
+                None => "it is in the configuration or the program of another worker".to_owned(),
+            },
+            format!("the quorum's clock: {}", self.time(self.now)),
+        ];
+        let action = match is_stored {
+            _ if !job.row.labels.is_empty() => {
+                "start a worker that has these labels (`labels` in its file) and the job, or change `runs_on` of the job"
+            }
+            true => {
+                "start a worker that has registered the handler (in a configuration: `[commands]`), update the workers, or \
+                     change the job with `quorate jobs edit`"
+            }
+            false => {
+                "give all workers the same jobs, let a worker that has the job lead (`quorate leader resign`), or store the \
+                      job on the nodes"
+            }
+        };
+        self.answer(Reason::NoWorker, tick, plain(why, TEXT_MAX), evidence, action)
     }
 
     pub(super) fn no_record(&self, at: WallTime, ledger: &LedgerFacts) -> Explanation {

@@ -2,37 +2,22 @@
 
 use super::{Accepted, Jobs, answers};
 use crate::{
-    env::WallTime,
     ledger::LedgerView,
-    plain::plain,
     scheduler::{
-        control::error::JobsError,
-        job::{Job, RequestId},
+        control::{
+            error::JobsError,
+            stored::{StoredDefinition, definitions},
+        },
+        job::Job,
         store::{DefinitionText, Expect, JobAction, StoredJob},
     },
 };
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::sync::Arc;
 
 /// The largest number of jobs in one request.
 const PUT_MAX: usize = 1_000;
 /// The largest number of bytes of the definitions in one request.
 const PUT_BYTES_MAX: usize = 1 << 20;
-
-/// A job that is stored on the nodes, from [`Jobs::stored`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct StoredDefinition {
-    /// The name.
-    pub name: Arc<str>,
-    /// The requester of the last change.
-    pub by: Arc<str>,
-    /// The time of the last change.
-    pub at: WallTime,
-    /// The request of the last change. It names this version of the definition.
-    pub version: RequestId,
-    /// The job, or the reason why this version cannot run it. Then the nodes keep it.
-    pub job: Result<Job, Arc<str>>,
-}
 
 impl Jobs {
     /// Stores a job on the nodes. The leader runs it by its rules from then on, on workers that have registered its handler
@@ -182,28 +167,4 @@ impl Jobs {
         let ledger = answers(LedgerView::read_keys(&self.ledger, std::slice::from_ref(&key)).await)?;
         Ok(definitions(&ledger).remove(job))
     }
-}
-
-/// Returns the stored jobs that the ledger has.
-pub(in crate::scheduler) fn definitions(ledger: &LedgerView) -> BTreeMap<Arc<str>, StoredDefinition> {
-    let from = (Bound::Included(StoredJob::PREFIX), Bound::Unbounded);
-    let rows = ledger.records.range::<str, _>(from);
-    let rows = rows.map_while(|(key, value)| Some((key.strip_prefix(StoredJob::PREFIX)?, value)));
-    let read = rows.filter(|(_, value)| !value.is_empty()).map(|(name, value)| {
-        let stored = match StoredJob::parse(value) {
-            Ok(row) => {
-                let job = row.definition(name).and_then(|definition| definition.job()).map_err(Into::into);
-                StoredDefinition { name: name.into(), by: row.by, at: row.at, version: row.version, job }
-            }
-            Err(error) => StoredDefinition {
-                name: name.into(),
-                by: "".into(),
-                at: WallTime::default(),
-                version: RequestId::from_u128(0),
-                job: Err(plain(&error.to_string(), 300).into()),
-            },
-        };
-        (Arc::clone(&stored.name), stored)
-    });
-    read.collect()
 }

@@ -264,6 +264,14 @@ impl Dispatcher {
         waiting
     }
 
+    /// Returns the number of jobs with runs that wait, because no live worker has their handler.
+    pub(super) fn without_handler(&self) -> usize {
+        let waits = self.runs.values().filter(|run| run.open().to.is_none());
+        let lacked =
+            waits.filter(|run| run.handler().is_some_and(|handler| !self.roster.has_handler(handler)));
+        lacked.map(|run| &run.job().name).collect::<BTreeSet<_>>().len()
+    }
+
     /// Returns the next time at which a step may be due.
     pub(super) fn wake(&self, (now, wall): Now) -> Option<BootTime> {
         self.runs.values().filter_map(|run| run.wake(now, wall)).min()

@@ -116,9 +116,7 @@ impl Roster {
         (now, wall): (BootTime, WallTime),
     ) -> Option<(Arc<str>, Arc<str>)> {
         let load = |member: &Member| member.load(due.max(wall));
-        let has = |member: &Member| {
-            handler.is_none_or(|name| member.row.who.handlers.iter().any(|handler| **handler == *name))
-        };
+        let has = |member: &Member| handler.is_none_or(|name| member.has(name));
         let fits = |member: &Member| {
             let who = &member.row.who;
             load(member) < who.room
@@ -132,6 +130,11 @@ impl Roster {
         };
         let chosen = self.members.iter().filter(|(_, member)| fits(member)).min_by_key(order);
         chosen.map(|(session, member)| (Arc::clone(session), Arc::clone(&member.row.who.worker)))
+    }
+
+    /// Returns whether a live worker has this handler.
+    pub(super) fn has_handler(&self, name: &str) -> bool {
+        self.members.values().any(|member| member.has(name))
     }
 
     /// Notes that `session` has the run `key`, which is due at `due`, as the assignment `id`, and the reason to cancel it.
@@ -186,6 +189,11 @@ impl Member {
     fn new(row: WorkRow) -> Self {
         let (due, lacks) = (BTreeMap::new(), BTreeSet::new());
         Self { row, due, lacks, doubted_until: BootTime::default(), last_turn: 0 }
+    }
+
+    /// Returns whether the worker has this handler.
+    fn has(&self, name: &str) -> bool {
+        self.row.who.handlers.iter().any(|handler| **handler == *name)
     }
 
     /// Returns the number of runs that may be executed at `at`.

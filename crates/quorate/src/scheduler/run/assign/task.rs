@@ -8,6 +8,7 @@ use crate::{
     election::Term,
     env::{BootTime, Env, ScopedTask},
     ledger::{Answered, Ledger, LedgerError, Registered, TermLedger},
+    measure::JobsMeasures,
     node::copy::{AssignmentId, Stamp, end_key},
     scheduler::{
         job::{Job, RunOutcome},
@@ -76,7 +77,7 @@ impl OpenRuns {
         term: &Term,
         (ledger, led): (&Ledger, &TermLedger),
         sealed: &LedgerSnapshot,
-        sessions: Sessions,
+        (sessions, measures): (Sessions, JobsMeasures),
     ) -> Self {
         let rows = sealed.rows(WorkRow::prefix()).filter_map(|(key, row)| {
             let session: Arc<str> = key.strip_prefix(WorkRow::prefix())?.into();
@@ -96,6 +97,7 @@ impl OpenRuns {
             ledger: ledger.clone(),
             led: led.clone(),
             sessions,
+            measures,
             dispatcher: Dispatcher::new(me, led.term(), roster),
             owners: BTreeMap::new(),
             pending: FuturesUnordered::new(),
@@ -155,6 +157,7 @@ struct AssignTask {
     ledger: Ledger,
     led: TermLedger,
     sessions: Sessions,
+    measures: JobsMeasures,
     dispatcher: Dispatcher,
     owners: BTreeMap<Arc<str>, oneshot::Sender<OpenEnd>>,
     pending: FuturesUnordered<BoxFuture<'static, Event>>,
@@ -182,6 +185,7 @@ impl AssignTask {
             let now = self.now();
             let mut actions = Vec::new();
             self.dispatcher.step(now, &mut actions);
+            self.measures.without_handler(self.dispatcher.without_handler());
             self.carry_out(actions);
             self.look(now);
             self.call_roll(now.0);
