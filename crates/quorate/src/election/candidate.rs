@@ -135,7 +135,7 @@ impl Election {
 
     /// Sets how long a candidate with a [priority](Election::priority) must have been healthy before it asks for the
     /// lead: it campaigns, is eligible, and a majority of the nodes answers. Default 30 s. After each failure of its own
-    /// work in a row, the time is twice as long, so that the leadership does not move to and fro.
+    /// work in a row, the time is twice as long, up to eight times, so that the leadership does not move to and fro.
     pub fn take_over_after(mut self, time: Duration) -> Self {
         self.preference.take_over_after = time;
         self

@@ -14,7 +14,7 @@ const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::
 /// The number of looks in the time after which a preferred candidate asks for the lead.
 const LOOKS: u32 = 10;
 /// The number of failures in a row that lengthen this time. Each doubles it.
-const DOUBLINGS: u32 = 6;
+const DOUBLINGS: u32 = 3;
 
 /// The preference for a candidate.
 #[derive(Clone, Copy, Debug)]

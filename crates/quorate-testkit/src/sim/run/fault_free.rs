@@ -13,9 +13,9 @@ use std::time::Duration;
 /// The longest time from the end of the last quarantine until there is a leader. The leases of crashed
 /// workers end no later than that quarantine.
 const LEADS_IN: Duration = Duration::from_millis(600);
-/// The longest time within which a preferred worker that does not lead has been healthy for long enough, was noticed by the
-/// leader, and leads.
-const HANDED_OVER_IN: Duration = Duration::from_secs(8);
+/// The longest time within which a preferred worker that does not lead has been healthy for long enough, also if its work
+/// has failed often, was noticed by the leader, and leads.
+const HANDED_OVER_IN: Duration = Duration::from_secs(12);
 /// The longest time within which a new leader must catch up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The time for which the leader is observed after it has caught up.

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The number of seeds in a thousand in which some workers of the first group are preferred, or never lead.
 const RANKED_SEEDS: u64 = 120;
 /// The time for which a preferred worker must have been healthy before it asks for the lead.
-const TAKES_OVER_AFTER: Duration = Duration::from_millis(1_500);
+const TAKES_OVER_AFTER: Duration = Duration::from_millis(1_000);
 
 /// The rank of a worker among the candidates of the first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

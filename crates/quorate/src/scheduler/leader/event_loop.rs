@@ -8,7 +8,7 @@ use crate::{
     sabotage::Sabotage,
     scheduler::{
         alert::JobAlert,
-        control::{AuditEntry, AuditLog, IncomingRequest},
+        control::IncomingRequest,
         job::Job,
         leader::{active_runs::ActiveRuns, leading::Leading},
         plan::{
@@ -399,14 +399,7 @@ impl<'a> EventLoop<'a> {
                     }
                     self.history.enter(*report);
                 }
-                Effect::Audit(action) => {
-                    let (ledger, leader) =
-                        (self.leading.ledger.clone(), self.leading.term.quorum().config().worker.clone());
-                    self.leading.term.spawn(async move {
-                        let entry = AuditEntry::new(&action.0, &leader, &action.1);
-                        AuditLog::new(&ledger).write(&entry).await;
-                    });
-                }
+                Effect::Audit(action) => self.leading.audit(*action),
                 Effect::CountLate { job, by } => self.leading.registry.counts().late(&job, by),
                 Effect::CloseHistory(job) => self.history.close(&job),
             }

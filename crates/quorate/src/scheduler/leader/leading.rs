@@ -1,4 +1,12 @@
-use crate::{election::Term, ledger::Ledger, scheduler::registry::JobRegistry};
+use crate::{
+    election::Term,
+    ledger::Ledger,
+    scheduler::{
+        control::{AuditEntry, AuditLog},
+        registry::JobRegistry,
+        store::{JobRequest, JobResponse},
+    },
+};
 use std::time::Duration;
 
 /// The settings with which the leader works during one term.
@@ -13,4 +21,13 @@ pub(in crate::scheduler) struct Leading {
     pub(in crate::scheduler) max_running: usize,
     /// The time within which a run must end after it was cancelled.
     pub(in crate::scheduler) grace: Duration,
+}
+
+impl Leading {
+    /// Writes an action of the leader itself, and its answer, to the audit list.
+    pub(in crate::scheduler) fn audit(&self, (action, answer): (JobRequest, JobResponse)) {
+        let entry = AuditEntry::new(&action, &self.term.quorum().config().worker, &answer);
+        let ledger = self.ledger.clone();
+        self.term.spawn(async move { AuditLog::new(&ledger).write(&entry).await });
+    }
 }

@@ -209,7 +209,6 @@ impl JobTable {
             let Some(of) = job.concurrency.as_ref().filter(|_| !is_open && !self.ignores_keys) else {
                 return Some(id);
             };
-            self.keys.wait(&of.key, id);
             if self.keys.is_full(of) {
                 continue;
             }
@@ -315,9 +314,16 @@ impl JobTable {
         let head = led.head().filter(|_| !asleep).filter(is_able);
         let ready =
             head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.not_before, id));
+        let waits = head.is_some_and(|run| !run.is_open());
+        let key = job.concurrency.as_ref().map(|of| Arc::clone(&of.key));
         let next = led.next().filter(|_| !removed);
         slot.gauges.state(led.active().len(), next, led.is_paused(), led.is_overdue() && !removed);
         let has_ended = removed && led.active().is_empty();
+        match key {
+            Some(key) if waits => self.keys.wait(&key, id),
+            Some(key) => self.keys.stop_waiting(&key, id),
+            None => {}
+        }
         self.timers.set(id, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if has_ended {
