@@ -83,6 +83,8 @@ pub(crate) fn job(name: &str) -> JobView {
         overdue: None,
         failing: None,
         unsent: Vec::new(),
+        stored: None,
+        waits_for: None,
         next: Some(WallTime::from_micros(NOW.as_micros() + 600_000_000)),
         running: Vec::new(),
         ends: vec![end(RunOutcome::Done, 86_400)],

@@ -15,6 +15,7 @@ mod regions;
 mod shards;
 mod sidecar;
 mod stopped;
+mod stored;
 mod ticks;
 
 use crate::{args::Args, plan::Plan, report::Row, servers::Servers};
@@ -73,6 +74,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("ticks", "the ticks of one leader", ticks::run),
     Scenario::new("rates", "the number of ticks a second that one leader can start in time", ticks::rates),
     Scenario::new("jobs", "very many jobs of one leader", ticks::very_many),
+    Scenario::new("stored", "jobs that are stored on the nodes", stored::run),
     Scenario::new("idle", "replicas with nothing to do", idle::run),
     Scenario::new("shards", "very many shards of many workers", shards::run),
     Scenario::new("regions", "nodes in distant regions", regions::run),

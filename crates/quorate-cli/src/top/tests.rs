@@ -141,6 +141,8 @@ fn job(name: &str) -> JobView {
         paused: None,
         frozen: false,
         freeze: None,
+        stored: None,
+        waits_for: None,
         next: Some(at(BEGAN + 4_000_000)),
         expect_within: None,
         overdue: None,

@@ -127,7 +127,16 @@ impl JobRegistry {
         self.jobs().keys().cloned().chain(self.on_nodes().iter().cloned()).collect()
     }
 
-    /// Lets the leader note which jobs are stored on the nodes.
+    /// Lets the leader note that a job is stored on the nodes, or no longer is.
+    pub(super) fn note_on_nodes(&self, job: &Arc<str>, is_stored: bool) {
+        let mut on_nodes = self.on_nodes();
+        match is_stored {
+            true => drop(on_nodes.insert(Arc::clone(job))),
+            false => drop(on_nodes.remove(job)),
+        }
+    }
+
+    /// Returns the names of the jobs that are stored on the nodes.
     pub(super) fn on_nodes(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
         self.0.on_nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }

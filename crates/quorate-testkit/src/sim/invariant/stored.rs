@@ -6,7 +6,7 @@ use quorate::env::WallTime;
 use std::{collections::BTreeMap, time::Duration};
 
 /// The time in the fault-free phase within which each stored job must have started a run. No job has a longer period.
-const RUNS_IN: Duration = Duration::from_millis(4_500);
+const RUNS_IN: Duration = Duration::from_millis(2_400);
 /// The longest time before its tick at which a leader of the group opens a run, twice the longest TTL, and the offset of clocks.
 const OPENED_AHEAD: Duration = Duration::from_secs(6);
 
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn a_stored_job_must_run_in_the_calm() {
         let settled = |stored: &mut StoredJobs| {
-            let (since, until) = (true_wall(at(20_000)), true_wall(at(26_000)));
-            see(stored, 26_000, &Event::Settled { since, until })
+            let (since, until) = (true_wall(at(20_000)), true_wall(at(22_500)));
+            see(stored, 22_500, &Event::Settled { since, until })
         };
         let mut stored = StoredJobs::default();
         step(&mut stored, 10, "stored-1", StoredStep::Put);

@@ -298,7 +298,8 @@ impl<'a> EventLoop<'a> {
         self.notes_stored = true;
         self.runs.next_start().change();
         let jobs = self.leading.registry.jobs();
-        self.need_workers();
+        let own = jobs.values().any(|job| job.placement == Placement::AnyWorker);
+        self.runs.need_workers(own || self.planner.definitions().len() > 0);
         self.planner.change(&jobs, self.now());
         self.carry_out();
     }
@@ -335,22 +336,9 @@ impl<'a> EventLoop<'a> {
                 self.storing.push(end.boxed());
             }
         }
-        self.note_definitions(&request.what);
-    }
-
-    /// Tells the others about jobs on the nodes: the worker that vouches for the data of jobs, and the task that looks for
-    /// workers.
-    fn note_definitions(&self, what: &JobAction) {
-        let (JobAction::Put { .. } | JobAction::Remove { .. }) = what else { return };
-        self.need_workers();
-        let many = self.planner.definitions().jobs().filter(|job| !job.is_single_run());
-        *self.leading.registry.on_nodes() = many.map(|job| Arc::clone(job.name())).collect();
-    }
-
-    fn need_workers(&self) {
-        let jobs = self.leading.registry.jobs();
-        let own = jobs.values().any(|job| job.placement == Placement::AnyWorker);
-        self.runs.need_workers(own || self.planner.definitions().len() > 0);
+        if matches!(request.what, JobAction::Put { .. }) {
+            self.runs.need_workers(true);
+        }
     }
 
     fn store_ended(&mut self, end: StoreEnd) {
@@ -401,6 +389,7 @@ impl<'a> EventLoop<'a> {
                 }
                 Effect::Audit(action) => self.leading.audit(*action),
                 Effect::CountLate { job, by } => self.leading.registry.counts().late(&job, by),
+                Effect::OnNodes { job, is_stored } => self.leading.registry.note_on_nodes(&job, is_stored),
                 Effect::CloseHistory(job) => self.history.close(&job),
             }
         }

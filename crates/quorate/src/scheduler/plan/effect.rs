@@ -47,6 +47,8 @@ pub(in crate::scheduler) enum Effect {
     Audit(Box<(JobRequest, JobResponse)>),
     /// Adds the lateness of a run that has started to the job's statistics.
     CountLate { job: Arc<str>, by: Duration },
+    /// Notes that a job which runs more than once is stored on the nodes, or no longer is.
+    OnNodes { job: Arc<str>, is_stored: bool },
     /// Drops the data that the history writer has of a removed job. No further entry of the job follows.
     CloseHistory(Arc<str>),
 }

@@ -60,6 +60,9 @@ impl Planner {
             let row = StoredJob::new(&request.by, now, request.id, &definition);
             let (key, value) = self.definitions.put(row, Arc::clone(&job));
             rows.push((key, Some(value)));
+            if !job.is_single_run() {
+                self.effects.push(Effect::OnNodes { job: Arc::clone(&job.name), is_stored: true });
+            }
             self.to_take.push_back(job);
         }
         Ok(self.definitions_granted(request.id, &text, rows))
@@ -85,6 +88,7 @@ impl Planner {
             }
             .into());
         }
+        self.effects.push(Effect::OnNodes { job: Arc::clone(job), is_stored: false });
         self.to_take.retain(|waiting| waiting.name != *job);
         self.deferred.remove(job);
         if let Some(id) = self.table.id(job) {
