@@ -67,8 +67,6 @@ pub(crate) fn jobs(count: usize) -> JobsView {
 
 pub(crate) fn job(name: &str) -> JobView {
     JobView {
-        stored: None,
-        waits_for: None,
         group: "billing".into(),
         name: name.into(),
         zone: quorate::scheduler::Zone::UTC,

@@ -129,8 +129,6 @@ fn at(micros: u64) -> WallTime {
 
 fn job(name: &str) -> JobView {
     JobView {
-        stored: None,
-        waits_for: None,
         group: "g".into(),
         name: name.into(),
         zone: quorate::scheduler::Zone::UTC,
