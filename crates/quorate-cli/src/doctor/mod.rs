@@ -28,7 +28,7 @@ use quorate::{
     env::Env,
     node::Cause,
     quorum::{NodeStatus, Quorum},
-    scheduler::{Jobs, Labels, Zone},
+    scheduler::{Jobs, Zone},
 };
 use serde::Serialize;
 use std::{
@@ -94,7 +94,7 @@ async fn without_worker(quorum: &Quorum, group: &str) -> Vec<Finding> {
     let Ok(jobs) = Jobs::new(quorum, group) else { return Vec::new() };
     let found = jobs.list().await.unwrap_or_default();
     let lacking = found.iter().filter_map(|job| Some((&job.name, job.lacks_worker.as_ref()?)));
-    let finding = |(name, labels): (&Arc<str>, &Labels)| {
+    let finding = |(name, labels): (&Arc<str>, &Arc<str>)| {
         let problem = format!("the job {name:?} waits, because no live worker has the labels {labels}");
         let fix = "start a worker with these labels (`labels` in its file), or change runs_on of the job";
         Finding::new(Severity::Warning, None, problem, fix)

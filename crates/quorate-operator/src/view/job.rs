@@ -100,7 +100,7 @@ impl JobView {
             zone: job.zone.clone(),
             rules: text(&job.rules),
             placement: job.placement,
-            lacks_worker: job.lacks_worker.as_ref().map(|labels| text(&labels.to_string())),
+            lacks_worker: job.lacks_worker.as_deref().map(text),
             registered: job.registered,
             // The freeze may have begun between the read of the job and that of the group.
             freeze: if job.frozen { freeze.or(paused.as_ref()).cloned() } else { None },

@@ -31,7 +31,7 @@ pub struct JobStatus {
     /// The workers that may run the job's ticks.
     pub placement: Placement,
     /// The labels that a worker must have to run the ticks, if no live worker has all of them. The runs then wait.
-    pub lacks_worker: Option<Labels>,
+    pub lacks_worker: Option<Arc<str>>,
     /// The time from which the job's ticks count. It is the time at which the job was first registered, at
     /// which its present schedule or placement was registered, or at which the job was last resumed, whichever
     /// is latest.
@@ -185,7 +185,7 @@ impl RegisteredJob {
             zone,
             rules,
             placement: if any_worker { Placement::AnyWorker } else { Placement::Leader },
-            lacks_worker: Some(labels).filter(|_| lacks_worker),
+            lacks_worker: lacks_worker.then(|| labels.to_string().into()),
             registered: since,
             paused_at: paused.map(|paused| paused.at),
             paused_by: paused.map(|paused| Arc::clone(&paused.by)),
