@@ -1,5 +1,7 @@
 //! The rules that say on which days, where, how many at once and after which other job the runs of a job start.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use quorate::{
     Cron, Job, Scheduler,
     scheduler::{AfterEnd, AlertKind, Jobs, Overlap, Placement, Reason, RunOutcome, Schedule, after, every},

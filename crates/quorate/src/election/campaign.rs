@@ -1,9 +1,9 @@
 use super::{
     Election, ElectionError, ElectionEvent, Term,
     end::{End, Failure, LedTerm, WorkResult, lost_because},
+    following::{ask_for_the_lead, follow},
     history_writer::HistoryWriter,
     log_limit::LogLimit,
-    preference::{ask_for_the_lead, follow},
     restart::OnError,
     term::TermGuard,
     term_work::run_work,

@@ -69,6 +69,7 @@ mod candidate;
 mod end;
 mod error;
 mod events;
+mod following;
 mod history;
 mod history_writer;
 mod impediment;

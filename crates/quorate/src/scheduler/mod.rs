@@ -148,7 +148,9 @@ pub use counts::{JobCounts, Lateness, RunCounts};
 pub use error::ScheduleError;
 pub use handle::SchedulerHandle;
 pub use job::{Job, Payload, PayloadError, RequestId, RunCause, RunContext, RunOutcome};
-pub use policy::{Concurrency, Delivery, Labels, Misfire, Overlap, Placement, Retry};
+#[doc(hidden)]
+pub use policy::{Concurrency, Labels};
+pub use policy::{Delivery, Misfire, Overlap, Placement, Retry};
 pub use schedule::{
     AfterEnd, Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, after, at, delay, every,
 };

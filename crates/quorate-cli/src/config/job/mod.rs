@@ -7,10 +7,9 @@ mod times;
 mod watch;
 
 pub(super) use command::bytes;
-pub use http::HttpJob;
 
 use super::{
-    ConfigError, LeaseConfig, PingConfig,
+    ConfigError, HttpJob, LeaseConfig, PingConfig,
     error::SourceText,
     file::{BackgroundText, DeliveryText, JobText, MisfireText, RuleText, Time},
 };
@@ -271,7 +270,7 @@ impl JobCheck<'_> {
         let schedule = self.schedule()?;
         let (placement, labels) = self.runs_on()?;
         let http = self.http()?;
-        let usual_timeout = http.as_ref().map(|_| http::TIMEOUT);
+        let usual_timeout = http.as_ref().map(|_| HttpJob::TIMEOUT);
         Ok(JobConfig {
             name: name.into(),
             misfire: self.misfire(&schedule, lease)?,

@@ -5,27 +5,11 @@ use crate::{
     node::engine::cut,
     scheduler::{
         job::{RunCause, RunOutcome},
-        store::{HistoryEntry, JobRow},
+        store::{HistoryEntry, JobRow, health::FailedRuns},
     },
 };
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
-
 /// The largest number of bytes of the last reason that the row keeps.
 const WHY_MAX: usize = 200;
-
-/// The failed runs of a job in a row, as its row stores them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailedRuns {
-    /// The number of runs that failed, timed out or were lost since the last success, or since the job was resumed.
-    pub count: u32,
-    /// The tick of the last run that counts, or the time at which the job was resumed. A new leader counts the recorded
-    /// ends of later ticks.
-    pub last: WallTime,
-    /// The reason of the last failure.
-    #[serde(default)]
-    pub why: Arc<str>,
-}
 
 impl JobRow {
     /// Counts the end of a run. Returns whether the row has changed.

@@ -30,6 +30,19 @@ pub struct JobHealth {
     pub alerts: Vec<JobAlert>,
 }
 
+/// The failed runs of a job in a row, as its row stores them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedRuns {
+    /// The number of runs that failed, timed out or were lost since the last success, or since the job was resumed.
+    pub count: u32,
+    /// The tick of the last run that counts, or the time at which the job was resumed. A new leader counts the recorded
+    /// ends of later ticks.
+    pub last: WallTime,
+    /// The reason of the last failure.
+    #[serde(default)]
+    pub why: Arc<str>,
+}
+
 impl JobHealth {
     /// Adds an alert. If too many wait, the oldest is dropped.
     pub(in crate::scheduler) fn push(&mut self, job: &Arc<str>, kind: AlertKind, at: WallTime, reason: &str) {

@@ -4,7 +4,11 @@ use crate::{
         job::{Job, RequestId},
         policy::{Concurrency, Labels, Placement},
         schedule::ScheduleSpec,
-        store::{RecordError, failed_runs::FailedRuns, health::JobHealth, record_life},
+        store::{
+            RecordError,
+            health::{FailedRuns, JobHealth},
+            record_life,
+        },
     },
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};

@@ -181,7 +181,8 @@ fn count_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool 
         return false;
     }
     let ends: Vec<RecordedEnd> = recorded_ends(&job.name, sealed).collect();
-    ends.iter().rev().fold(false, |changed, end| row.count_recorded(&end.entry) || changed)
+    // Each end counts, so the loop must not stop at the first change.
+    ends.iter().rev().filter(|end| row.count_recorded(&end.entry)).count() > 0
 }
 
 /// Finds the recorded runs of a job that have no recorded end. Returns the runs to start or continue, and the runs that are
