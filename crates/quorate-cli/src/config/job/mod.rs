@@ -163,7 +163,8 @@ impl JobConfig {
             schedule: quorate::scheduler::at(quorate::env::WallTime::default()),
             command,
             ok_exit_codes: vec![0],
-            keep_output: Some(command::OUTPUT_MAX),
+            // The scheduler keeps as much as the rules of the job say.
+            keep_output: Some(4 << 10),
             background: Background::End,
             cwd: None,
             env: BTreeMap::new(),
