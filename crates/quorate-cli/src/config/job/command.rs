@@ -7,7 +7,7 @@ use toml::Spanned;
 /// The shell that runs a `shell` line.
 const SHELL: &str = "/bin/sh";
 /// The largest number of bytes of a run's output that can be kept.
-pub(super) const OUTPUT_MAX: usize = 4 << 10;
+const OUTPUT_MAX: usize = 4 << 10;
 
 impl JobCheck<'_> {
     /// Returns program and arguments, from `command` or from `shell`.

@@ -190,7 +190,8 @@ impl JobConfig {
             command,
             http: None,
             ok_exit_codes: vec![0],
-            keep_output: Some(command::OUTPUT_MAX),
+            // The scheduler keeps as much as the rules of the job say.
+            keep_output: Some(4 << 10),
             background: Background::End,
             cwd: None,
             env: BTreeMap::new(),

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, str, sync::Arc};
 /// The largest number of bytes of a payload.
 pub(in crate::scheduler) const PAYLOAD_MAX: usize = 8 * 1024;
 /// The largest number of bytes of a reason in an error.
-const REASON_MAX: usize = 200;
+const PAYLOAD_REASON_MAX: usize = 200;
 
 /// The input of a run: up to 8 KiB, of a job that is stored on the nodes, or of a request for a run.
 ///
@@ -94,7 +94,7 @@ impl Payload {
 }
 
 fn short(reason: &str) -> String {
-    crate::plain::plain(reason, REASON_MAX)
+    crate::plain::plain(reason, PAYLOAD_REASON_MAX)
 }
 
 /// The bytes may be personal data, so a log has only their number.

@@ -330,7 +330,7 @@ impl<'a> EventLoop<'a> {
             // The send fails if the caller has stopped waiting for the answer. This is not an error.
             Asked::Answer(answer) => drop(reply.send(answer)),
             Asked::Store(mut granted) => {
-                let rows = granted.to_store().into_iter();
+                let rows = granted.take_rows().into_iter();
                 let written = try_join_all(rows.map(|(key, value)| self.led.write_or_remove(&key, value)));
                 let end = written.map(move |written| StoreEnd { granted, stored: written.is_ok(), reply });
                 self.storing.push(end.boxed());

@@ -50,8 +50,8 @@ pub(in crate::scheduler) struct Granted {
 }
 
 impl Granted {
-    /// Returns the rows that the leader must store before it answers.
-    pub(in crate::scheduler) fn to_store(&mut self) -> Vec<(Arc<str>, Option<Arc<str>>)> {
+    /// Takes the rows that the leader must store before it answers.
+    pub(in crate::scheduler) fn take_rows(&mut self) -> Vec<(Arc<str>, Option<Arc<str>>)> {
         std::mem::take(&mut self.rows)
     }
 

@@ -85,7 +85,7 @@ pub enum JobAction {
         /// The definitions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         definitions: Vec<DefinitionText>,
-        /// What must be stored now. `None` if that does not matter.
+        /// The version that must be stored now. `None` if that does not matter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expect: Option<Expect>,
     },
@@ -93,7 +93,7 @@ pub enum JobAction {
     Remove {
         /// The job.
         job: Arc<str>,
-        /// What must be stored now. `None` if that does not matter.
+        /// The version that must be stored now. `None` if that does not matter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expect: Option<Expect>,
     },
@@ -122,7 +122,7 @@ pub enum JobAction {
 #[serde(transparent)]
 pub struct DefinitionText(Arc<str>);
 
-/// What the requester of a change has seen of a stored job.
+/// The version of a stored job that the requester of a change has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expect {

@@ -318,16 +318,16 @@ mod tests {
         roster.note_lacks("b", &job);
         assert_eq!(picked(&roster, None, 0), None);
         assert!(roster.pick(("other", None, wall(DUE)), &Labels::default(), None, ms(0)).is_some());
+        roster.announce(&"a".into(), who("a", 9));
+        assert_eq!(picked(&roster, None, 0), None, "its jobs are the same");
+        roster.announce(&"a".into(), Announcement { jobs: 2, ..who("a", 9) });
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("a"));
         let stored = |roster: &Roster| {
             roster.pick(("on-nodes", Some("mail"), wall(DUE)), &Labels::default(), None, ms(0))
         };
         assert_eq!(stored(&roster), None, "no worker has the handler");
         roster.announce(&"b".into(), Announcement { handlers: vec!["mail".into()], ..who("b", 9) });
         assert_eq!(stored(&roster).map(|(_, worker)| worker).as_deref(), Some("b"));
-        roster.announce(&"a".into(), who("a", 9));
-        assert_eq!(picked(&roster, None, 0), None, "its jobs are the same");
-        roster.announce(&"a".into(), Announcement { jobs: 2, ..who("a", 9) });
-        assert_eq!(picked(&roster, None, 0).as_deref(), Some("a"));
     }
 
     #[test]
