@@ -267,7 +267,8 @@ fn all_is_reached(total: &Summary) {
     // have some.)
     assert!(total.count("cancelled attempt judged") > 0);
     assert!(total.count("complete: taken over") > 0);
-    assert!(total.count("complete: superseded") > 0);
+    // That a majority refuses so is rarer still: the unit tests of `claim::complete` have it.
+    assert!(total.count("complete refused superseded") > 0);
     assert!(total.count("frozen tick reckoned") > 0);
     assert!(total.count("node set replaced") > 0);
 }
