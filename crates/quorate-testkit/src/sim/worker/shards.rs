@@ -18,8 +18,9 @@ const COUNTS: [usize; 2] = [5, 3];
 #[derive(Debug, Default)]
 pub(in super::super) struct ShardBook {
     entries: Mutex<BTreeMap<u64, Entry>>,
-    /// The latest grant of each shard.
-    grants: Mutex<BTreeMap<usize, Arc<Held>>>,
+    /// The grants of the shards, by number and token. A worker whose clock stood still may work on under a grant that is not
+    /// the latest one.
+    grants: Mutex<BTreeMap<(usize, u64), Arc<Held>>>,
 }
 
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl ShardBook {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn grants(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Held>>> {
+    fn grants(&self) -> MutexGuard<'_, BTreeMap<(usize, u64), Arc<Held>>> {
         self.grants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -119,12 +120,12 @@ impl Worker {
     /// Records that this worker owns a shard. Work that begins again under the same lease is no further grant.
     fn held(&self, shard: &Shard, ttl: Duration) -> Arc<Held> {
         let (resource, token) = (shard.resource().clone(), shard.unchecked_token().get());
-        let known = self.outside.shards.grants().get(&shard.number()).cloned();
-        if let Some(known) = known.filter(|known| known.token() == token) {
+        let grant = (shard.number(), token);
+        if let Some(known) = self.outside.shards.grants().get(&grant).cloned() {
             return known;
         }
         let held = self.referee.holds(&self.host, Holder::Shard(shard.clone()), resource, token, ttl / 5);
-        self.outside.shards.grants().insert(shard.number(), Arc::clone(&held));
+        self.outside.shards.grants().insert(grant, Arc::clone(&held));
         held
     }
 
