@@ -62,9 +62,7 @@ impl Plan {
                 contended_for: seconds(10),
                 distant: 100,
                 tick_rates: vec![500.0, 5_000.0],
-                growing_rates: vec![
-                    2_500.0, 5_000.0, 7_500.0, 10_000.0, 12_500.0, 15_000.0, 20_000.0, 30_000.0,
-                ],
+                growing_rates: vec![2_500.0, 5_000.0, 6_000.0, 7_500.0],
                 ticked_for: seconds(10),
                 jobs: 100_000,
                 successions: 20,

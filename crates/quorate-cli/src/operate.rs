@@ -155,8 +155,9 @@ async fn zone(looking: &Quorum, (group, job): (&str, &str), moments: &[Moment]) 
     status.map(|status| status.zone).map_err(|error| failures::of_jobs(&error))
 }
 
-fn jobs_of(looking: &Quorum, group: &str) -> Result<Jobs, Failure> {
-    Jobs::new(looking, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))
+/// Returns the jobs of the group.
+pub(crate) fn jobs_of(quorum: &Quorum, group: &str) -> Result<Jobs, Failure> {
+    Jobs::new(quorum, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))
 }
 
 /// Returns the zone of this machine, for a time that concerns no single job.

@@ -10,7 +10,7 @@ use crate::{
     otlp::Otlp,
     recorder::Measurements,
     run::{
-        FIRST_LOOK, begin,
+        begin::{self, FIRST_LOOK},
         daemon::{BEATS, Signals, max_silence},
         steady::serve_until_signal,
     },

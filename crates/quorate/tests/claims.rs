@@ -266,24 +266,50 @@ async fn recorded(nodes: &[MemoryNode], id: &str) -> usize {
     count
 }
 
-/// Tests that a message is not handled again if one node has its done record and the other nodes have lost that
-/// record.
-#[tokio::test]
-async fn one_done_record_outweighs_every_grant() {
-    let nodes = nodes();
-    let quorum = quorum("a", &nodes);
-    drop(claimed(claims(&quorum).claim("m-0").await.expect("a quorum, which marks the nodes")));
-    let done = ask(&nodes[0], |_| Request::Complete {
-        resource: Resource::claim("orders", "m-1").expect("a name"),
+/// Stores a done record for the message on the node, as another worker does.
+async fn store_done(node: &MemoryNode, id: &str) {
+    let done = ask(node, |_| Request::Complete {
+        resource: Resource::claim("orders", id).expect("a name"),
         owner: Owner::from_node("b:1"),
         record: DoneRecord { token: FencingToken::new(1), result: "42".into(), ..DoneRecord::default() },
         retention: 100 * SECOND,
     });
     assert_eq!(done.await, Reply::Completed);
-    match claims(&quorum).claim("m-1").await.expect("a quorum") {
+}
+
+async fn is_done(claims: &Claims, id: &str) {
+    match claims.claim(id).await.expect("a quorum") {
         ClaimOutcome::Done(done) => assert_eq!(&*done.result, "42"),
-        other => panic!("{other:?}"),
+        other => panic!("{id}: {other:?}"),
     }
+}
+
+/// Tests that a message is not handled again if a majority has its done record, whichever majority is asked first: for some
+/// of these messages, only one of the nodes that are asked has the record.
+#[tokio::test]
+async fn one_done_record_outweighs_every_grant() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    drop(claimed(claims(&quorum).claim("first").await.expect("a quorum, which marks the nodes")));
+    for number in 0..20 {
+        let id = format!("m-{number}");
+        for node in &nodes[..3] {
+            store_done(node, &id).await;
+        }
+        is_done(&claims(&quorum), &id).await;
+    }
+    quorum.close().await;
+}
+
+/// Tests that a worker which asks all nodes heeds a done record that the other nodes have lost.
+#[tokio::test]
+async fn a_worker_that_asks_all_nodes_heeds_the_last_done_record() {
+    let nodes = nodes();
+    let builder = Quorum::builder().worker("a").nodes(nodes.iter().cloned()).trust_new_nodes(true);
+    let quorum = builder.ask_all_nodes(true).build().expect("a sound setup");
+    drop(claimed(claims(&quorum).claim("first").await.expect("a quorum, which marks the nodes")));
+    store_done(&nodes[0], "m-1").await;
+    is_done(&claims(&quorum), "m-1").await;
     quorum.close().await;
 }
 

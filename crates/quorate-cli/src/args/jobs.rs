@@ -339,7 +339,8 @@ Examples:
   quorate jobs backfill nightly-report --from 2026-11-18 --until 2026-11-21
   quorate jobs backfill nightly-report --from 2026-11-18T22:00:00Z --until 2026-11-19T04:00:00Z
 
-A time without an offset is in the job's zone; a time of day is the last one. The runs start from the oldest tick on. Exit status: as for `quorate jobs trigger`.")]
+A time without an offset is in the job's zone; a time of day is the last one. The
+runs start from the oldest tick on. Exit status: as for `quorate jobs trigger`.")]
 pub(crate) struct BackfillArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,

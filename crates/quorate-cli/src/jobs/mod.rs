@@ -12,7 +12,7 @@ use crate::{
     args::{GroupArgs, JobsCommand},
     config::{Config, Environment},
     connect,
-    exit::{CONFIG, Failure},
+    exit::Failure,
     failures, operate, show,
     terminal::Tone,
 };
@@ -123,7 +123,6 @@ pub(crate) fn tone(end: &RunEnd) -> Tone {
 pub(crate) async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
     let group = failures::group(args.group.as_deref(), config)?;
     let quorum = connect::looking(config).await?;
-    let jobs =
-        Jobs::new(&quorum, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
+    let jobs = operate::jobs_of(&quorum, group)?;
     Ok((quorum, jobs))
 }

@@ -1,6 +1,5 @@
 //! The begin and the end that all daemons have in common.
 
-use super::FIRST_LOOK;
 use crate::{
     config::Config,
     connect,
@@ -10,6 +9,10 @@ use crate::{
 };
 use futures_util::future::OptionFuture;
 use quorate::quorum::Quorum;
+use std::time::Duration;
+
+/// The longest wait for the first handshakes, before the daemon continues without them.
+pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// Logs the nodes that the daemon uses, for its group or set, and what an operator should know before it works.
 pub(crate) fn announce(config: &Config, group: Option<&str>, set: Option<&str>) {

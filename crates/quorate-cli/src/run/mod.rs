@@ -25,11 +25,7 @@ use crate::{
 use daemon::Daemon;
 use notify::Notifier;
 use quorate::election::ElectionError;
-use std::time::Duration;
 use stop::StopDeadline;
-
-/// The longest wait for the first handshakes, before the daemon continues without them.
-pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) async fn run(args: &RunArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
