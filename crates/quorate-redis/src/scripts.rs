@@ -45,7 +45,7 @@ impl Script {
                     include_str!("scripts/call_end.lua"),
                 )
             }
-            Self::Locks => source!("readers_and_queue", "locks"; "call"),
+            Self::Locks => source!("readers_and_queue", "locks"; "call_locks"),
             Self::Waiting => source!("readers_and_queue", "waiting"; "call"),
             Self::Claims => source!("claims"; "call_claims"),
             Self::Ledgers => source!("ledger_pages", "ledgers"; "call"),

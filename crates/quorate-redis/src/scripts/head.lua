@@ -1,6 +1,6 @@
 -- Precedes every script but release.lua. A script serves the requests of one family, in any order. It consists of this
--- file, refusal.lua, the family's scripts (prelude.lua to define.lua), and a loop over the items of the call (call.lua or
--- call_claims.lua, and call_end.lua).
+-- file, refusal.lua, the family's scripts (prelude.lua to define.lua), and a loop over the items of the call (call.lua, call_locks.lua
+-- or call_claims.lua, and call_end.lua).
 --
 -- A call:
 --   KEYS     the node's marker; each item's keys
