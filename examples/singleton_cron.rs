@@ -2,7 +2,7 @@
 
 use quorate::{
     env::Env,
-    scheduler::{Cron, Delivery, Job, Misfire, RunContext, Scheduler, every},
+    scheduler::{Cron, Delivery, Job, Misfire, RunContext, Schedule, Scheduler},
 };
 use quorate_examples::{Failure, quorum};
 use std::{
@@ -46,10 +46,11 @@ async fn copy(name: &'static str, runs: Runs, shutdown: CancellationToken) -> Re
     let nightly = Job::new("nightly", nightly, report).misfire(Misfire::run_once(hour));
     // The job is due five times a second. A tick that no leader started during a handover gets a catch-up run.
     // A tick whose run may have begun is not run again.
-    let beat =
-        Job::new("beat", every(Duration::from_millis(200))?, move |tick| beat(name, Arc::clone(&runs), tick))
-            .misfire(Misfire::run_all(Duration::from_secs(60)))
-            .delivery(Delivery::AtMostOnce);
+    let beat = Job::new("beat", Schedule::every(Duration::from_millis(200))?, move |tick| {
+        beat(name, Arc::clone(&runs), tick)
+    })
+    .misfire(Misfire::run_all(Duration::from_secs(60)))
+    .delivery(Delivery::AtMostOnce);
     let scheduler = Scheduler::new(&quorum, "reports").ttl(Duration::from_secs(2)).job(nightly).job(beat);
     scheduler.run().until(shutdown.cancelled_owned()).await?;
     quorum.close().await;

@@ -14,7 +14,7 @@ use quorate::{
     lease::{Lease, LeaseError, TryAcquire},
     ledger::Ledger,
     node::{FencingToken, Record, Resource},
-    scheduler::{Job, RunContext, Scheduler, every},
+    scheduler::{Job, RunContext, Schedule, Scheduler},
     shards::{Shard, ShardSet, Shards},
 };
 use std::{
@@ -376,7 +376,7 @@ fn scheduler(stage: &Stage, election: &Election) -> (Scheduler, Arc<AtomicBool>)
             Ok::<(), Infallible>(())
         }
     };
-    let job = Job::new("j", every(100 * MS).expect("a period"), job);
+    let job = Job::new("j", Schedule::every(100 * MS).expect("a period"), job);
     (Scheduler::on(election).job(job), works)
 }
 

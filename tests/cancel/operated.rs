@@ -7,7 +7,7 @@ use quorate::{
     election::Election,
     env::WallTime,
     internals::JobAction,
-    scheduler::{Job, Jobs, JobsError, Payload, Scheduler, every},
+    scheduler::{Job, Jobs, JobsError, Payload, Schedule, Scheduler},
 };
 use std::{convert::Infallible, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,8 @@ fn jobs(stage: &Stage) -> Jobs {
 
 /// Runs `tried`, which contains the cut, while the other worker leads and runs a job.
 async fn led(stage: &Stage, tried: impl AsyncFnOnce(&Jobs) -> bool) -> bool {
-    let job = Job::new(JOB, every(500 * MS).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
+    let job =
+        Job::new(JOB, Schedule::every(500 * MS).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
     let election = Election::new(stage.other(), NAME).ttl(TTL);
     let stop = CancellationToken::new();
     let run = Scheduler::on(&election).job(job).run();
@@ -146,7 +147,7 @@ async fn trigger_with(stage: &Stage) -> bool {
 }
 
 fn on_nodes() -> Job {
-    Job::named("on-nodes", every(500 * MS).expect("a period"), "handler")
+    Job::named("on-nodes", Schedule::every(500 * MS).expect("a period"), "handler")
 }
 
 async fn put(stage: &Stage) -> bool {

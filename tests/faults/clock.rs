@@ -15,7 +15,7 @@ use quorate::{
     env::{SystemWorld, World},
     lease::{Lease, TryAcquire},
     quorum::QuorumConfig,
-    scheduler::{Delivery, Job, Misfire, Scheduler, every},
+    scheduler::{Delivery, Job, Misfire, Schedule, Scheduler},
 };
 use quorate_testkit::{proxy::Directions, redis::RedisConfig};
 use quorate_tests::support::PATIENCE;
@@ -268,7 +268,7 @@ async fn steps_of_a_minority_move_no_tick() {
     let worker = bench.worker("a").await;
     let starts = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&starts);
-    let job = Job::new("j", every(PERIOD).expect("a period"), move |tick| {
+    let job = Job::new("j", Schedule::every(PERIOD).expect("a period"), move |tick| {
         noted.lock().expect("no panic").push((tick.scheduled_at(), SystemWorld.wall()));
         async { Ok::<(), Infallible>(()) }
     });

@@ -104,7 +104,7 @@ pub fn every(bytes: &[u8]) {
     let below = u32::try_from(nanos % 1_000_000_000).unwrap_or_default();
     for period in [Duration::new(seconds, below), Duration::from_nanos(nanos), Duration::from_micros(seconds)]
     {
-        match quorate::scheduler::every(period) {
+        match quorate::scheduler::Schedule::every(period) {
             Ok(every) => {
                 assert_eq!(every.interval(), Some(period));
                 if let Some(tick) = every.next_after(from) {

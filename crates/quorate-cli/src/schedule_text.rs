@@ -1,7 +1,7 @@
 //! Schedules as arguments: a cron line, `every 90s`, `delay 10m` or `at TIME`.
 
 use crate::time;
-use quorate::scheduler::{Cron, InvalidSchedule, Schedule, at, delay, every};
+use quorate::scheduler::{Cron, InvalidSchedule, Schedule};
 use std::time::Duration;
 
 /// Reads a schedule.
@@ -13,9 +13,9 @@ pub(crate) fn parse(text: &str) -> Result<Schedule, String> {
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let invalid = |error: InvalidSchedule| error.to_string();
     match word {
-        "every" | "@every" => every(duration(word, rest)?).map_err(invalid),
-        "delay" => delay(duration(word, rest)?).map_err(invalid),
-        "at" => Ok(at(time::parse(rest.trim())?)),
+        "every" | "@every" => Schedule::every(duration(word, rest)?).map_err(invalid),
+        "delay" => Schedule::delay(duration(word, rest)?).map_err(invalid),
+        "at" => Ok(Schedule::at(time::parse(rest.trim())?)),
         _ => Cron::parse(text).map(Schedule::from).map_err(invalid),
     }
 }

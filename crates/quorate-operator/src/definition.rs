@@ -11,7 +11,7 @@ use quorate::{
     plain::plain,
     scheduler::{
         Cron, Delivery, Dst, Job, Jobs, JobsError, Misfire, Overlap, Payload, Placement, RequestId, Retry,
-        Schedule, at, delay, every,
+        Schedule,
     },
 };
 use std::{fmt::Display, str::FromStr, time::Duration};
@@ -236,9 +236,9 @@ fn schedule(given: &impl Given) -> Result<Schedule, WrongField> {
         ));
     }
     match one.name {
-        "every" => every(time_of(one, text)?).map_err(|error| wrong(one, text, &error.to_string())),
-        "delay" => delay(time_of(one, text)?).map_err(|error| wrong(one, text, &error.to_string())),
-        "at" => Ok(at(given.read_time(text).map_err(|error| wrong(one, text, &error))?)),
+        "every" => Schedule::every(time_of(one, text)?).map_err(|error| wrong(one, text, &error.to_string())),
+        "delay" => Schedule::delay(time_of(one, text)?).map_err(|error| wrong(one, text, &error.to_string())),
+        "at" => Ok(Schedule::at(given.read_time(text).map_err(|error| wrong(one, text, &error))?)),
         _ => cron(given, text),
     }
 }

@@ -7,8 +7,8 @@ use quorate::{
     env::Env,
     quorum::Quorum,
     scheduler::{
-        Delivery, HistoryEntry, Job, Jobs, Misfire, Overlap, Placement, RunContext, RunOutcome, Scheduler,
-        every,
+        Delivery, HistoryEntry, Job, Jobs, Misfire, Overlap, Placement, RunContext, RunOutcome, Schedule,
+        Scheduler,
     },
 };
 use quorate_redis::Connect;
@@ -83,7 +83,7 @@ impl Worker {
 
 fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts) -> Job {
     let starts = Arc::clone(starts);
-    let job = Job::new("j", every(period).unwrap(), move |tick: RunContext| {
+    let job = Job::new("j", Schedule::every(period).unwrap(), move |tick: RunContext| {
         note(&starts, who, &tick);
         async { Ok::<_, String>(()) }
     });
@@ -94,7 +94,7 @@ fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts)
 fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<u64>) {
     let (ticks, hangs) = mpsc::unbounded_channel();
     let (noted, first) = (Arc::clone(starts), Arc::new(AtomicBool::new(true)));
-    let job = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: RunContext| {
+    let job = Job::new("j", Schedule::every(Duration::from_millis(100)).unwrap(), move |tick: RunContext| {
         note(&noted, who, &tick);
         let hangs = first.swap(false, Ordering::AcqRel);
         if hangs {
@@ -287,14 +287,15 @@ async fn a_stopping_worker_gives_its_tick_back() {
     let starts = Starts::default();
     let (ticks, mut begun) = mpsc::unbounded_channel();
     let noted = Arc::clone(&starts);
-    let patient = Job::new("j", every(Duration::from_millis(100)).unwrap(), move |tick: RunContext| {
-        note(&noted, "a", &tick);
-        let _ = ticks.send(tick.scheduled_at().as_micros());
-        async move {
-            tick.cancellation_token().cancelled().await;
-            Err("cancelled".to_owned())
-        }
-    });
+    let patient =
+        Job::new("j", Schedule::every(Duration::from_millis(100)).unwrap(), move |tick: RunContext| {
+            note(&noted, "a", &tick);
+            let _ = ticks.send(tick.scheduled_at().as_micros());
+            async move {
+                tick.cancellation_token().cancelled().await;
+                Err("cancelled".to_owned())
+            }
+        });
     let b = Worker::start("b", &cluster.urls(), true, {
         job(Delivery::AtLeastOnce, Duration::from_millis(100), "b", &starts)
     });
@@ -315,7 +316,7 @@ async fn a_job_that_changes_its_placement_runs_no_tick_twice() {
     let starts = Starts::default();
     let period = Duration::from_millis(100);
     let noted = Arc::clone(&starts);
-    let both = Job::new("j", every(period).unwrap(), move |tick: RunContext| {
+    let both = Job::new("j", Schedule::every(period).unwrap(), move |tick: RunContext| {
         let who = if tick.term().is_some() { "leader" } else { "any" };
         noted
             .lock()
@@ -392,7 +393,7 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     let starts = Starts::default();
     let job = |who: &'static str| {
         let starts = Arc::clone(&starts);
-        let job = Job::new("j", every(Duration::from_secs(1)).unwrap(), move |tick: RunContext| {
+        let job = Job::new("j", Schedule::every(Duration::from_secs(1)).unwrap(), move |tick: RunContext| {
             let asked_for = tick.cause().request().is_some();
             if !asked_for {
                 note(&starts, who, &tick);

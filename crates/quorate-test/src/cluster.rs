@@ -367,7 +367,7 @@ mod tests {
     use quorate::{
         Job, Scheduler,
         node::engine::QUEUE_MAX,
-        scheduler::{Placement, every},
+        scheduler::{Placement, Schedule},
     };
     use std::convert::Infallible;
 
@@ -383,7 +383,7 @@ mod tests {
             let cluster = Cluster::memory(5);
             for name in ["a", "b", "c"] {
                 cluster.worker(name).run(move |process| async move {
-                    let schedule = every(24 * HOUR).map_err(|error| error.to_string())?;
+                    let schedule = Schedule::every(24 * HOUR).map_err(|error| error.to_string())?;
                     let job = Job::new("daily", schedule, |_run| async { Ok::<(), Infallible>(()) });
                     let scheduler = Scheduler::new(process.quorum(), "g").job(job.placement(placement));
                     scheduler.run().until(process.stopped()).await.map_err(|error| error.to_string())

@@ -10,7 +10,7 @@ use quorate::{
         stream::{Message, Received},
     },
     env::WallTime,
-    scheduler::{RunContext, at},
+    scheduler::{RunContext, Schedule},
 };
 use std::{
     convert::Infallible,
@@ -158,7 +158,7 @@ pub async fn run_context(job: &str, tick: WallTime) -> UnderTest<RunContext> {
     let cluster = Cluster::builder().nodes(1).starts_at(tick - AHEAD).start();
     let (name, job) = (cluster.worker(NAME), Arc::<str>::from(job));
     under_test(cluster, name, move |process, given, finish| {
-        let job = Job::new(&job, at(tick), move |run| {
+        let job = Job::new(&job, Schedule::at(tick), move |run| {
             given.give(run);
             let finish = finish.clone();
             async move {

@@ -5,7 +5,7 @@ use quorate::{
     claim::ClaimOutcome,
     election::TermEndCause,
     env::WallTime,
-    scheduler::{AlertKind, Job, Jobs, Placement, every},
+    scheduler::{AlertKind, Job, Jobs, Placement, Schedule},
 };
 use quorate_test::{Cluster, Process, time};
 use std::{
@@ -260,7 +260,9 @@ async fn jobs_that_stand_still_because_clocks_were_set_back_are_overdue_by_elaps
     worker.run(move |process| {
         let reported = Arc::clone(&reported);
         async move {
-            let job = Job::new("beat", every(5 * SECOND).unwrap(), |_| async { Ok::<(), Infallible>(()) });
+            let job = Job::new("beat", Schedule::every(5 * SECOND).unwrap(), |_| async {
+                Ok::<(), Infallible>(())
+            });
             let job = job.expect_within(20 * SECOND).on_alert(move |alert| {
                 reported.lock().unwrap().push((alert.kind, alert.at));
                 async {}
@@ -299,7 +301,9 @@ async fn jobs_that_stand_still_because_clocks_were_set_back_are_overdue_by_elaps
 async fn runs_for_any_worker_go_on_after_the_leader_s_death_and_return() {
     let cluster = Cluster::memory(3);
     let run_jobs = |process: Process| async move {
-        let job = |name| Job::new(name, every(60 * SECOND).unwrap(), |_| async { Ok::<(), Infallible>(()) });
+        let job = |name| {
+            Job::new(name, Schedule::every(60 * SECOND).unwrap(), |_| async { Ok::<(), Infallible>(()) })
+        };
         let scheduler = Scheduler::new(process.quorum(), "g").job(job("leader's"));
         let scheduler = scheduler.job(job("any").placement(Placement::AnyWorker));
         scheduler.run().until(process.stopped()).await

@@ -4,7 +4,7 @@
 
 use quorate::{
     Cron, Job, Scheduler,
-    scheduler::{AfterEnd, AlertKind, Jobs, Overlap, Placement, Reason, RunOutcome, Schedule, after, every},
+    scheduler::{AfterEnd, AlertKind, Jobs, Overlap, Placement, Reason, RunOutcome, Schedule},
 };
 use quorate_test::{Cluster, time};
 use std::{
@@ -69,7 +69,7 @@ async fn a_job_is_paused_after_failures_in_a_row_and_counts_again_after_it_is_re
             let fails = failing.load(Ordering::Relaxed);
             async move { if fails { Err("no such table") } else { Ok(()) } }
         };
-        let job = Job::new("load", every(60 * SECOND).unwrap(), handler).pause_after_failures(3);
+        let job = Job::new("load", Schedule::every(60 * SECOND).unwrap(), handler).pause_after_failures(3);
         vec![job.on_alert(move |alert| {
             reported.lock().unwrap().push(alert.kind);
             async {}
@@ -142,7 +142,7 @@ async fn a_concurrency_key_holds_across_jobs_and_workers_and_a_change_of_the_lea
     run(&cluster, &["a", "b", "c"], move || {
         let make = |name: &str, period: u32, placement| {
             let counts = counts.clone();
-            let job = Job::new(name, every(period * SECOND).unwrap(), move |_run| {
+            let job = Job::new(name, Schedule::every(period * SECOND).unwrap(), move |_run| {
                 let counts = counts.clone();
                 async move { counts.hold(4 * SECOND).await }
             });
@@ -171,7 +171,7 @@ async fn a_job_with_labels_runs_only_on_workers_that_have_them_and_says_if_none_
     let cluster = Cluster::memory(3);
     let start = |name: &str, labels: &'static [&'static str]| {
         cluster.worker(name).run(move |process| {
-            let job = Job::new("eu", every(10 * SECOND).unwrap(), done).on_workers_with(["eu"]);
+            let job = Job::new("eu", Schedule::every(10 * SECOND).unwrap(), done).on_workers_with(["eu"]);
             let scheduler = Scheduler::new(process.quorum(), "g").labels(labels).job(job);
             async move { scheduler.run().until(process.stopped()).await.map_err(|error| error.to_string()) }
         });
@@ -206,10 +206,11 @@ async fn a_line_of_jobs_runs_once_for_each_end_across_changes_of_the_leader() {
             async move { if fails { Err("no data") } else { Ok(()) } }
         };
         vec![
-            Job::new("extract", every(20 * SECOND).unwrap(), extract),
-            Job::new("load", after("extract", AfterEnd::Success), done).placement(Placement::AnyWorker),
-            Job::new("publish", after("load", AfterEnd::End), done),
-            Job::new("alarm", after("extract", AfterEnd::Failure), done),
+            Job::new("extract", Schedule::every(20 * SECOND).unwrap(), extract),
+            Job::new("load", Schedule::after("extract", AfterEnd::Success), done)
+                .placement(Placement::AnyWorker),
+            Job::new("publish", Schedule::after("load", AfterEnd::End), done),
+            Job::new("alarm", Schedule::after("extract", AfterEnd::Failure), done),
         ]
     });
     for round in 0..6 {
@@ -240,8 +241,8 @@ async fn a_line_of_jobs_runs_once_for_each_end_across_changes_of_the_leader() {
 
 #[test]
 fn rules_that_contradict_each_other_are_refused_with_both_names() {
-    let job = |name: &str| Job::new(name, every(SECOND).unwrap(), done);
-    let follows = |name: &str, other: &str| Job::new(name, after(other, AfterEnd::End), done);
+    let job = |name: &str| Job::new(name, Schedule::every(SECOND).unwrap(), done);
+    let follows = |name: &str, other: &str| Job::new(name, Schedule::after(other, AfterEnd::End), done);
     for (jobs, parts) in [
         (
             vec![job("a").concurrency("db", 1), job("b").concurrency("db", 2)],

@@ -16,7 +16,7 @@ use quorate::{
     env::Env,
     lease::TryAcquire,
     quorum::{Quorum, QuorumConfig},
-    scheduler::{Job, Placement, RunOutcome, Scheduler, SchedulerHandle, every},
+    scheduler::{Job, Placement, RunOutcome, Schedule, Scheduler, SchedulerHandle},
 };
 use quorate_redis::Connect;
 use quorate_testkit::redis::{RedisCluster, RedisConfig};
@@ -192,7 +192,7 @@ async fn groups(quorum: &Quorum, many: usize, round: &str) {
 }
 
 fn job(name: &str, placement: Placement) -> Job {
-    let often = every(SECOND / 4).expect("a period");
+    let often = Schedule::every(SECOND / 4).expect("a period");
     Job::new(name, often, |_| async { Ok::<(), Infallible>(()) }).placement(placement)
 }
 

@@ -14,7 +14,7 @@ use quorate::{
         copy::{AssignmentId, LeadAct, Seal, WorkAct},
     },
     quorum::{NodeState, Quorum, QuorumBuilder, QuorumConfig},
-    scheduler::{Job, Scheduler, every},
+    scheduler::{Job, Schedule, Scheduler},
 };
 use quorate_redis::RedisNode;
 use quorate_testkit::hostile::{HostileServer, Hostility};
@@ -133,7 +133,7 @@ async fn impossible_ledger_pages_block_no_scheduler() {
         let cluster = Cluster::new(3, &[kind; 2]);
         let ran = CancellationToken::new();
         let runs = ran.clone();
-        let job = Job::new("j", every(Duration::from_millis(200)).unwrap(), move |_| {
+        let job = Job::new("j", Schedule::every(Duration::from_millis(200)).unwrap(), move |_| {
             runs.cancel();
             async { Ok::<(), Infallible>(()) }
         });

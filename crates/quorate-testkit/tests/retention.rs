@@ -8,7 +8,7 @@ use quorate::{
     env::{Env, ScopedTask},
     node::MemoryNode,
     quorum::{Quorum, QuorumConfig},
-    scheduler::{Job, Jobs, JobsError, Placement, Schedule, Scheduler, SchedulerHandle, every},
+    scheduler::{Job, Jobs, JobsError, Placement, Schedule, Scheduler, SchedulerHandle},
 };
 use quorate_testkit::differential::ShiftedWorld;
 use std::{sync::Arc, time::Duration};
@@ -39,7 +39,7 @@ struct Worker {
 }
 
 fn often() -> Schedule {
-    every(SECOND / 5).expect("a period")
+    Schedule::every(SECOND / 5).expect("a period")
 }
 
 fn job(name: &str) -> Job {

@@ -157,7 +157,7 @@ pub use scheduler::Cron;
 /// use quorate::Job;
 /// use std::{convert::Infallible, time::Duration};
 ///
-/// let job = Job::new("heartbeat", quorate::scheduler::every(Duration::from_secs(5))?, |tick| async move {
+/// let job = Job::new("heartbeat", quorate::scheduler::Schedule::every(Duration::from_secs(5))?, |tick| async move {
 ///     println!("due at {}", tick.scheduled_at());
 ///     Ok::<(), Infallible>(())
 /// });

@@ -10,7 +10,7 @@ use quorate::{
     env::{BootTime, Env, ScopedTask, SystemWorld, WallTime, World},
     node::MemoryNode,
     quorum::Quorum,
-    scheduler::{Delivery, Job, Misfire, Placement, ScheduleError, Scheduler, SchedulerRun, every},
+    scheduler::{Delivery, Job, Misfire, Placement, Schedule, ScheduleError, Scheduler, SchedulerRun},
 };
 use std::{
     collections::BTreeMap,
@@ -83,7 +83,7 @@ impl Worker {
 
     fn run(&self, delivery: Delivery, placement: Placement) -> SchedulerRun {
         let (name, starts) = (self.name, Arc::clone(&self.starts));
-        let job = Job::new("j", every(PERIOD).expect("a period"), move |tick| {
+        let job = Job::new("j", Schedule::every(PERIOD).expect("a period"), move |tick| {
             let start = (name, SystemWorld.wall());
             starts.lock().expect("no panic").entry(tick.scheduled_at().as_micros()).or_default().push(start);
             async { Ok::<(), Infallible>(()) }

@@ -13,7 +13,7 @@ use opentelemetry_sdk::metrics::{
 use quorate::{
     Claims, Election, Job, Quorum, Scheduler,
     node::MemoryNode,
-    scheduler::{Jobs, every},
+    scheduler::{Jobs, Schedule},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -167,7 +167,7 @@ fn nodes() -> Vec<MemoryNode> {
 }
 
 fn job(name: &str, period: Duration) -> Job {
-    Job::new(name, every(period).unwrap(), |_| async { Ok::<(), String>(()) })
+    Job::new(name, Schedule::every(period).unwrap(), |_| async { Ok::<(), String>(()) })
 }
 
 async fn when(quorum: &Quorum, what: &str, mut is_so: impl FnMut() -> bool) {
@@ -294,7 +294,8 @@ fn leadership_and_runs_are_measured() {
         let quorum = quorum(&nodes(), "w");
         let (leader, remaining) = ("quorate_leader{group=g}", "quorate_lease_remaining_seconds{group=g}");
         let election = Election::new(&quorum, "g").ttl(SECOND);
-        let fails = Job::new("fails", every(SECOND / 10).unwrap(), |_| async { Err::<(), _>("no paper") });
+        let fails =
+            Job::new("fails", Schedule::every(SECOND / 10).unwrap(), |_| async { Err::<(), _>("no paper") });
         let scheduler = Scheduler::on(&election).job(job("j", SECOND / 10)).job(fails);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let run = quorum.env().spawn_scoped(scheduler.run().until(stopped));
@@ -346,7 +347,7 @@ fn active_runs_are_counted_and_the_next_leader_knows_the_last_success() {
     with_recorder(|recorded| async move {
         let nodes = nodes();
         let (go_on, going) = tokio::sync::watch::channel(false);
-        let hangs = Job::new("hangs", every(SECOND / 10).unwrap(), move |_| {
+        let hangs = Job::new("hangs", Schedule::every(SECOND / 10).unwrap(), move |_| {
             let mut going = going.clone();
             async move { going.wait_for(|go| *go).await.map(drop) }
         });

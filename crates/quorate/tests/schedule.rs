@@ -16,7 +16,9 @@ use quorate::{
         copy::LeadAct,
     },
     quorum::Quorum,
-    scheduler::{Delivery, Job, Jobs, Misfire, Placement, Retry, RunContext, RunOutcome, Scheduler, every},
+    scheduler::{
+        Delivery, Job, Jobs, Misfire, Placement, Retry, RunContext, RunOutcome, Schedule, Scheduler,
+    },
 };
 use std::{
     collections::BTreeMap,
@@ -58,7 +60,7 @@ async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
     let nodes = nodes();
     let starts = Starts::default();
     let scheduler = |quorum: &Quorum, who: &'static str, starts: &Starts| {
-        let job = Job::new("j", every(PERIOD).expect("a period"), counting(who, starts));
+        let job = Job::new("j", Schedule::every(PERIOD).expect("a period"), counting(who, starts));
         Scheduler::new(quorum, "g").ttl(SECOND).job(job)
     };
     let until_runs = async |env: &Env, who: &str| {
@@ -122,7 +124,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
     let mut killed = Vec::new();
     for (round, who) in ["a", "b", "c"].into_iter().enumerate() {
         let quorum = quorum(who, &nodes);
-        let job = Job::new("j", every(PERIOD).expect("a period"), counting(who, &starts));
+        let job = Job::new("j", Schedule::every(PERIOD).expect("a period"), counting(who, &starts));
         let job = job.misfire(Misfire::run_all(30 * SECOND)).delivery(Delivery::AtMostOnce);
         let scheduler = Scheduler::new(&quorum, "g").ttl(SECOND).job(job);
         let stop = CancellationToken::new();
@@ -254,7 +256,7 @@ async fn a_resignation_during_the_write_of_started_loses_no_tick() {
         let first = builder.build().expect("a sound setup");
         let second = quorum("b", &nodes);
         for (who, quorum) in [("a", &first), ("b", &second)] {
-            let job = Job::new("j", every(PERIOD).expect("a period"), counting(who, &starts));
+            let job = Job::new("j", Schedule::every(PERIOD).expect("a period"), counting(who, &starts));
             let job = job.misfire(Misfire::run_all(30 * SECOND)).delivery(delivery);
             let run = Scheduler::new(quorum, "g").ttl(SECOND).job(job).run();
             let mine =
@@ -293,7 +295,7 @@ async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
     let quorum = builder.build().expect("a sound setup");
     let (after, starts) = (Arc::clone(&answers), Arc::new(AtomicUsize::new(0)));
     let (tell_late, tell) = (Arc::clone(&late), Arc::clone(&starts));
-    let job = Job::new("j", every(PERIOD).expect("a period"), move |tick: RunContext| {
+    let job = Job::new("j", Schedule::every(PERIOD).expect("a period"), move |tick: RunContext| {
         tell_late.fetch_add(usize::from(tick.fencing_token().is_err()), Ordering::Relaxed);
         tell.fetch_add(usize::from(after.load(Ordering::Relaxed) > 2), Ordering::Relaxed);
         async { Ok::<(), Infallible>(()) }
@@ -318,7 +320,7 @@ async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
     let starts = Starts::default();
     let stopped = CancellationToken::new();
     let tell = stopped.clone();
-    let slow = Job::new("slow", every(PERIOD).expect("a period"), move |tick: RunContext| {
+    let slow = Job::new("slow", Schedule::every(PERIOD).expect("a period"), move |tick: RunContext| {
         let tell = tell.clone();
         async move {
             tick.cancellation_token().cancelled().await;
@@ -327,17 +329,18 @@ async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
             Ok::<(), Infallible>(())
         }
     });
-    let panics = Job::new("panics", every(PERIOD).expect("a period"), |_| async {
+    let panics = Job::new("panics", Schedule::every(PERIOD).expect("a period"), |_| async {
         if true { panic!("oops") } else { Ok::<(), Infallible>(()) }
     });
-    let late =
-        Job::new("late", every(PERIOD).expect("a period"), |_| std::future::pending::<Result<(), String>>());
+    let late = Job::new("late", Schedule::every(PERIOD).expect("a period"), |_| {
+        std::future::pending::<Result<(), String>>()
+    });
     let scheduler = Scheduler::new(&quorum, "g")
         .ttl(SECOND)
         .job(slow)
         .job(panics)
         .job(late.timeout(PERIOD))
-        .job(Job::new("quick", every(PERIOD).expect("a period"), counting("a", &starts)));
+        .job(Job::new("quick", Schedule::every(PERIOD).expect("a period"), counting("a", &starts)));
     let stop = CancellationToken::new();
     let run = quorum.env().spawn_scoped(scheduler.run().until(stop.clone().cancelled_owned()));
     let deadline = quorum.env().now() + 10 * SECOND;
@@ -357,7 +360,7 @@ async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
 async fn a_run_is_awaited_by_itself_until_it_is_drained_or_with_any_future_as_its_shutdown() {
     let quorum = quorum("a", &nodes());
     let starts = Starts::default();
-    let job = || Job::new("j", every(PERIOD).expect("a period"), counting("a", &starts));
+    let job = || Job::new("j", Schedule::every(PERIOD).expect("a period"), counting("a", &starts));
     let scheduler = Scheduler::new(&quorum, "g").job(job());
     let handle = scheduler.handle();
     let env = quorum.env().clone();
@@ -381,8 +384,9 @@ async fn a_run_is_awaited_by_itself_until_it_is_drained_or_with_any_future_as_it
 #[tokio::test]
 async fn names_that_key_ticks_are_checked_before_the_first_campaign() {
     let quorum = quorum("a", &nodes());
-    let job =
-        |name: &str| Job::new(name, every(SECOND).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
+    let job = |name: &str| {
+        Job::new(name, Schedule::every(SECOND).expect("a period"), |_| async { Ok::<(), Infallible>(()) })
+    };
     let never = std::future::pending::<()>;
     let twice = Scheduler::new(&quorum, "g").job(job("x")).job(job("x")).run().until(never()).await;
     assert!(twice.expect_err("one name").to_string().contains("two jobs are called \"x\""));
@@ -393,7 +397,9 @@ async fn names_that_key_ticks_are_checked_before_the_first_campaign() {
 #[tokio::test]
 async fn more_ticks_than_a_ledger_can_carry_are_refused() {
     let quorum = quorum("a", &nodes());
-    let job = Job::new("busy", every(PERIOD / 10).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
+    let job = Job::new("busy", Schedule::every(PERIOD / 10).expect("a period"), |_| async {
+        Ok::<(), Infallible>(())
+    });
     let job = job.misfire(Misfire::run_all(SECOND * 3600));
     let refused = Scheduler::new(&quorum, "g").job(job).run().until(std::future::pending::<()>()).await;
     let error = refused.expect_err("360,000 ticks").to_string();
@@ -416,14 +422,15 @@ async fn work_dropped_by_a_resignation_ends_before_the_lease() {
         }
     }
     let (tell, started) = (ended.clone(), seen.clone());
-    let stubborn = Job::new("stubborn", every(PERIOD).expect("a period"), move |tick: RunContext| {
-        let (dropped, started) = (Dropped(tick, tell.clone()), started.clone());
-        async move {
-            let _dropped = dropped;
-            started.cancel();
-            std::future::pending::<Result<(), Infallible>>().await
-        }
-    });
+    let stubborn =
+        Job::new("stubborn", Schedule::every(PERIOD).expect("a period"), move |tick: RunContext| {
+            let (dropped, started) = (Dropped(tick, tell.clone()), started.clone());
+            async move {
+                let _dropped = dropped;
+                started.cancel();
+                std::future::pending::<Result<(), Infallible>>().await
+            }
+        });
     let stop = CancellationToken::new();
     let scheduler = Scheduler::new(&quorum, "g").ttl(SECOND).job(stubborn);
     let run = quorum.env().spawn_scoped(scheduler.run().until(stop.clone().cancelled_owned()));
@@ -444,7 +451,8 @@ async fn a_history_shows_the_duration_of_a_short_run_and_the_error_of_a_failed_a
         let handler = move |run: RunContext| async move {
             if run.attempt() < good { Err(format!("attempt {} failed", run.attempt())) } else { Ok(()) }
         };
-        let job = Job::new(name, every(2 * PERIOD).expect("a period"), handler).placement(placement);
+        let job =
+            Job::new(name, Schedule::every(2 * PERIOD).expect("a period"), handler).placement(placement);
         job.retries(Retry::new(2).backoff(PERIOD / 50, PERIOD / 50))
     };
     let scheduler = Scheduler::new(&quorum, "g").ttl(SECOND);
@@ -491,7 +499,7 @@ async fn a_scheduler_whose_quorum_is_closed_ends_with_an_error() {
     // This worker leads the second group.
     let first = CancellationToken::new();
     let leading = first.clone();
-    let job = Job::new("j", every(PERIOD).expect("a period"), move |_| {
+    let job = Job::new("j", Schedule::every(PERIOD).expect("a period"), move |_| {
         leading.cancel();
         async { Ok::<(), Infallible>(()) }
     });
@@ -500,7 +508,7 @@ async fn a_scheduler_whose_quorum_is_closed_ends_with_an_error() {
     for leads in [true, false] {
         let quorum = quorum("a", &nodes);
         let starts = Starts::default();
-        let job = Job::new("j", every(PERIOD).expect("a period"), counting("a", &starts));
+        let job = Job::new("j", Schedule::every(PERIOD).expect("a period"), counting("a", &starts));
         let _other = (!leads).then_some(&other);
         let scheduler = Scheduler::new(&quorum, if leads { "led" } else { "held" }).ttl(SECOND).job(job);
         let run = holder.env().spawn_scoped(scheduler.run().into_future());
@@ -529,7 +537,7 @@ async fn a_history_has_the_ticks_that_were_skipped_while_no_node_answered() {
     let begun = CancellationToken::new();
     let told = begun.clone();
     // Each tick that comes due while the first run goes on takes the place of the one before.
-    let endless = Job::new("j", every(PERIOD).expect("a period"), move |_| {
+    let endless = Job::new("j", Schedule::every(PERIOD).expect("a period"), move |_| {
         told.cancel();
         std::future::pending::<Result<(), Infallible>>()
     });

@@ -15,7 +15,7 @@ use quorate::{
     AcquireError, LeaseLost, Quorum, Shards,
     env::ScopedTask,
     node::MemoryNode,
-    shards::{Shard, ShardSet, ShardsError},
+    shards::{Shard, ShardSet},
 };
 use std::{
     collections::BTreeMap,
@@ -97,7 +97,7 @@ struct Worker {
     shards: Shards,
     stop: CancellationToken,
     off: Arc<AtomicBool>,
-    run: ScopedTask<Result<(), ShardsError>>,
+    run: ScopedTask<Result<(), AcquireError>>,
 }
 
 impl Worker {
@@ -344,7 +344,7 @@ async fn settings_that_cannot_be_used_are_errors_and_a_set_runs_once_on_a_quorum
     let work = |_: Shard| async { Ok::<(), LeaseLost>(()) };
     let refused = |shards: Shards| async move {
         match shards.run(work).until(std::future::pending::<()>()).await {
-            Err(ShardsError::Acquire(AcquireError::Setting(error))) => error.to_string(),
+            Err(AcquireError::Setting(error)) => error.to_string(),
             other => panic!("{other:?}"),
         }
     };
@@ -357,12 +357,15 @@ async fn settings_that_cannot_be_used_are_errors_and_a_set_runs_once_on_a_quorum
     let (shards, stop) = (Shards::new(&quorum, "orders", 1), CancellationToken::new());
     let first = quorum.env().spawn_scoped(shards.run(work).until(stop.clone().cancelled_owned()));
     until(&quorum, SECOND, "it runs", || !shards.owned().is_empty()).await;
-    let second = shards.run(work).await;
-    assert!(matches!(second, Err(ShardsError::AlreadyRunning { ref set }) if set == "orders"), "{second:?}");
+    let second = refused(shards.clone()).await;
+    assert!(
+        second.starts_with("the shard set is \"orders\", which is already running on this quorum"),
+        "{second}"
+    );
     stop.cancel();
     first.await.expect("no panic").expect("a shutdown is Ok");
     shards.run(work).until(std::future::ready(())).await.expect("it may run again");
     quorum.close().await;
     let closed = shards.run(work).await;
-    assert!(matches!(closed, Err(ShardsError::Acquire(AcquireError::Closed))), "{closed:?}");
+    assert!(matches!(closed, Err(AcquireError::Closed)), "{closed:?}");
 }

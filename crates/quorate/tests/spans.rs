@@ -9,7 +9,7 @@ use cut::Cut;
 use quorate::{
     Claims, Election, Job, Quorum, Scheduler,
     node::MemoryNode,
-    scheduler::{Placement, every},
+    scheduler::{Placement, Schedule},
 };
 use std::{
     collections::BTreeMap,
@@ -167,9 +167,11 @@ fn the_span_of_a_run_is_below_that_of_its_term_and_the_handler_s_spans_are_below
             drop(tracing::info_span!("handler"));
             Ok::<(), String>(())
         };
-        let works = Job::new("works", every(SECOND / 10).unwrap(), handler);
-        let fails = Job::new("fails", every(SECOND / 10).unwrap(), |_| async { Err::<(), _>("no paper") });
-        let any = Job::new("any", every(SECOND / 5).unwrap(), handler).placement(Placement::AnyWorker);
+        let works = Job::new("works", Schedule::every(SECOND / 10).unwrap(), handler);
+        let fails =
+            Job::new("fails", Schedule::every(SECOND / 10).unwrap(), |_| async { Err::<(), _>("no paper") });
+        let any =
+            Job::new("any", Schedule::every(SECOND / 5).unwrap(), handler).placement(Placement::AnyWorker);
         let scheduler = Scheduler::on(&election).job(works).job(fails).job(any);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let run = quorum.env().spawn_scoped(scheduler.run().until(stopped));
@@ -229,7 +231,7 @@ fn a_subscriber_of_level_info_sees_no_span_of_the_library() {
     with_spans(LevelFilter::INFO, |spans| async move {
         let quorum = quorum();
         let election = Election::new(&quorum, "g").ttl(SECOND);
-        let job = Job::new("j", every(SECOND / 10).unwrap(), |_| async {
+        let job = Job::new("j", Schedule::every(SECOND / 10).unwrap(), |_| async {
             drop(tracing::info_span!("handler"));
             Ok::<(), String>(())
         });

@@ -6,13 +6,11 @@ mod common;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
-    Quorum,
+    Quorum, SettingError,
     env::{Env, ScopedTask},
     internals::Expect,
     node::MemoryNode,
-    scheduler::{
-        Job, Jobs, JobsError, Payload, PayloadError, Placement, RunContext, RunOutcome, Scheduler, at, every,
-    },
+    scheduler::{Job, Jobs, JobsError, Payload, Placement, RunContext, RunOutcome, Schedule, Scheduler},
 };
 use std::{
     sync::{Arc, Mutex},
@@ -38,7 +36,7 @@ impl Runs {
     fn handler(
         &self,
         worker: &str,
-    ) -> impl Fn(RunContext) -> std::future::Ready<Result<(), PayloadError>> + Send + Sync + 'static {
+    ) -> impl Fn(RunContext) -> std::future::Ready<Result<(), SettingError>> + Send + Sync + 'static {
         let (runs, worker) = (self.clone(), worker.to_owned());
         move |run: RunContext| {
             let payload = String::from_utf8_lossy(run.payload()).into_owned();
@@ -93,7 +91,7 @@ async fn until(env: &Env, what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn often(name: &str, handler: &str) -> Job {
-    Job::named(name, every(200 * MS).expect("a period"), handler)
+    Job::named(name, Schedule::every(200 * MS).expect("a period"), handler)
 }
 
 #[tokio::test]
@@ -150,7 +148,8 @@ async fn a_single_run_runs_once_with_its_payload_and_is_then_removed() {
     let singles: Vec<Job> = (0..50_u8)
         .map(|number| {
             let payload = Payload::new([0xff, number]).expect("short");
-            Job::named(&format!("once-{number}"), at(due + MS * u32::from(number)), "mail").payload(payload)
+            Job::named(&format!("once-{number}"), Schedule::at(due + MS * u32::from(number)), "mail")
+                .payload(payload)
         })
         .collect();
     jobs.put_all(&singles).await.expect("they are stored");
@@ -164,7 +163,7 @@ async fn a_single_run_runs_once_with_its_payload_and_is_then_removed() {
     assert!(singles.iter().all(|job| runs.of(job.name()).len() == 1), "each runs once");
     let once = jobs.history("once-7", 5).await.expect("a majority");
     assert_eq!(once.iter().map(|end| end.end).collect::<Vec<_>>(), [RunOutcome::Done]);
-    let past = Job::named("late", at(worker.quorum.wall() - SECOND), "mail");
+    let past = Job::named("late", Schedule::at(worker.quorum.wall() - SECOND), "mail");
     let error = jobs.put(&past).await.expect_err("its time is past").to_string();
     assert!(error.contains("which is past; give a later time"), "{error}");
     worker.stop().await;
@@ -174,7 +173,7 @@ async fn a_single_run_runs_once_with_its_payload_and_is_then_removed() {
 async fn a_trigger_carries_a_payload_to_any_job() {
     let (nodes, runs) = (nodes(), Runs::default());
     let quorum = quorum("w", &nodes);
-    let never = || at(quorum.wall() + 3600 * SECOND);
+    let never = || Schedule::at(quorum.wall() + 3600 * SECOND);
     let own = Job::new("own", never(), runs.handler("w"));
     let open = Job::new("open", never(), runs.handler("w")).placement(Placement::AnyWorker);
     let scheduler =
@@ -198,7 +197,7 @@ async fn a_trigger_carries_a_payload_to_any_job() {
 async fn a_job_has_one_place_and_a_change_is_refused_if_another_was_first() {
     let (nodes, runs) = (nodes(), Runs::default());
     let quorum = quorum("w", &nodes);
-    let own = Job::new("own", every(SECOND).expect("a period"), runs.handler("w"));
+    let own = Job::new("own", Schedule::every(SECOND).expect("a period"), runs.handler("w"));
     let worker = Worker::run(quorum.clone(), &Scheduler::new(&quorum, "g").ttl(SECOND).job(own));
     let jobs = worker.jobs();
     let put = async |job: &Job, expect| {
@@ -221,7 +220,7 @@ async fn a_job_has_one_place_and_a_change_is_refused_if_another_was_first() {
     let error = put(&often("new", "mail"), Some(Expect::Version(version))).await.expect_err("it was changed");
     assert!(error.contains("was changed meanwhile, by w"), "{error}");
 
-    let timeless = Job::new("own-2", every(SECOND).expect("a period"), runs.handler("w"));
+    let timeless = Job::new("own-2", Schedule::every(SECOND).expect("a period"), runs.handler("w"));
     let error = jobs.put(&timeless).await.expect_err("it has a function").to_string();
     assert!(error.contains("use Job::named"), "{error}");
     let error = jobs.put(&often("a/b", "mail")).await.expect_err("its name").to_string();

@@ -8,7 +8,7 @@ use crate::{
 };
 use quorate::{
     quorum::Quorum,
-    scheduler::{Job, Misfire, Placement, RunContext, Scheduler, every},
+    scheduler::{Job, Misfire, Placement, RunContext, Schedule, Scheduler},
 };
 use quorate_tests::support::told_to_end;
 use std::{convert::Infallible, time::Duration};
@@ -35,7 +35,7 @@ pub(crate) async fn work(
                 Ok::<(), Infallible>(())
             }
         };
-        let job = Job::new(&name, every(TICK_EVERY)?, handler).placement(Placement::AnyWorker);
+        let job = Job::new(&name, Schedule::every(TICK_EVERY)?, handler).placement(Placement::AnyWorker);
         let job = job.delivery(account::delivery(number)).misfire(Misfire::run_all(CATCH_UP));
         scheduler = scheduler.job(job.history(kept(settings)));
     }

@@ -5,7 +5,7 @@ use crate::harness::{Event, Journal};
 use quorate::{
     election::{Election, Term},
     quorum::Quorum,
-    scheduler::{Delivery, Job, Misfire, RunContext, Scheduler, every},
+    scheduler::{Delivery, Job, Misfire, RunContext, Schedule, Scheduler},
 };
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -134,7 +134,7 @@ fn start_job(kind: JobKind, journal: &Journal) -> Result<Job, Failure> {
             Ok::<(), Infallible>(())
         }
     };
-    let job = Job::new(kind.name, every(TICK_EVERY)?, handler).delivery(kind.delivery);
+    let job = Job::new(kind.name, Schedule::every(TICK_EVERY)?, handler).delivery(kind.delivery);
     // The history must keep more entries than are checked, because pruning deletes many at once.
     Ok(job.misfire(Misfire::run_all(CATCH_UP)).history(HISTORY * 2))
 }

@@ -11,7 +11,7 @@ use crate::{
 use quorate::{
     Job, Quorum, Scheduler,
     env::BootTime,
-    scheduler::{Jobs, Payload, RunContext, at, every},
+    scheduler::{Jobs, Payload, RunContext, Schedule},
 };
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -58,7 +58,7 @@ async fn singles(servers: &Servers, rate: usize) -> Result<Vec<Row>, String> {
         let due = worker.quorum.wall() + AHEAD;
         let payload = Payload::new("a payload").map_err(|error| error.to_string())?;
         let single = |number: usize| {
-            let at = at(due + Duration::from_micros(number as u64 * 1_000_000 / rate as u64));
+            let at = Schedule::at(due + Duration::from_micros(number as u64 * 1_000_000 / rate as u64));
             Job::named(&format!("single-{second}-{number}"), at, "run").payload(payload.clone())
         };
         let batch: Vec<Job> = (0..rate).map(single).collect();
@@ -112,7 +112,7 @@ async fn taken_over(servers: &Servers, count: usize) -> Result<Vec<Row>, String>
 }
 
 fn beat(name: &str, millis: u64) -> Result<Job, String> {
-    let schedule = every(Duration::from_millis(millis)).map_err(|error| error.to_string())?;
+    let schedule = Schedule::every(Duration::from_millis(millis)).map_err(|error| error.to_string())?;
     Ok(Job::named(name, schedule, "run").history(1))
 }
 

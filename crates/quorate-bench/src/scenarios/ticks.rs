@@ -11,7 +11,7 @@ use crate::{
 use quorate::{
     Job, Quorum, Scheduler,
     env::{BootTime, Env},
-    scheduler::{Misfire, SchedulerHandle, every},
+    scheduler::{Misfire, Schedule, SchedulerHandle},
 };
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -281,7 +281,7 @@ fn jobs(env: &Env, starts: &Starts, load: Load) -> Result<Vec<Job>, String> {
     let period = Duration::from_micros((load.jobs as f64 / load.ticks_a_second * 1e6) as u64);
     let job = |number: usize| {
         let (env, starts) = (env.clone(), starts.clone());
-        let schedule = every(period + Duration::from_micros(number as u64));
+        let schedule = Schedule::every(period + Duration::from_micros(number as u64));
         let schedule = schedule.map_err(|error| error.to_string())?;
         let job = Job::new(&format!("job-{number:06}"), schedule, move |run| {
             starts.add(run.scheduled_at().until(env.wall()));

@@ -175,16 +175,16 @@ fn every_key_is_read() {
     };
     assert_eq!(jobs[0], nightly);
     assert_eq!(config.max_running, Some(3));
-    assert_eq!(jobs[2].schedule, quorate::scheduler::delay(Duration::from_secs(30)).unwrap());
+    assert_eq!(jobs[2].schedule, quorate::scheduler::Schedule::delay(Duration::from_secs(30)).unwrap());
     assert_eq!(jobs[2].command, ["/bin/sh", "-c", "true | false"]);
     let new_year = quorate::env::WallTime::from_micros(1_798_754_400_000_000);
-    assert_eq!(jobs[3].schedule, quorate::scheduler::at(new_year));
+    assert_eq!(jobs[3].schedule, quorate::scheduler::Schedule::at(new_year));
     assert_eq!(
         (jobs[3].overlap, jobs[3].retries, jobs[3].placement),
         (Overlap::Queue, Retry::NONE, Placement::Leader)
     );
     assert_eq!((&*jobs[3].ok_exit_codes, jobs[3].keep_output, jobs[3].history), (&[0][..], None, 100));
-    assert_eq!(jobs[1].schedule, quorate::scheduler::every(Duration::from_secs(10)).unwrap());
+    assert_eq!(jobs[1].schedule, quorate::scheduler::Schedule::every(Duration::from_secs(10)).unwrap());
     assert_eq!(jobs[1].misfire, quorate::scheduler::Misfire::Skip);
     assert_eq!(jobs[1].delivery, quorate::scheduler::Delivery::AtLeastOnce);
     assert!(!format!("{config:#?}").contains("hush"), "{config:#?}");

@@ -11,7 +11,7 @@ use quorate::{
     claim::{Claims, stream},
     election::{Election, ElectionEvent, Term},
     quorum::Quorum,
-    scheduler::{Delivery, Job, Misfire, RunContext, Scheduler, every},
+    scheduler::{Delivery, Job, Misfire, RunContext, Schedule, Scheduler},
 };
 use std::{
     ffi::OsString,
@@ -130,7 +130,7 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
 }
 
 fn job(journal: &Journal) -> Result<Job, Failure> {
-    let every = every(TICK_EVERY).map_err(|error| Failure::new(FAILURE, error))?;
+    let every = Schedule::every(TICK_EVERY).map_err(|error| Failure::new(FAILURE, error))?;
     let journal = journal.clone();
     let job = Job::new(JOB, every, move |tick: RunContext| {
         let journal = journal.clone();

@@ -13,7 +13,7 @@ use crate::{
 use quorate::{
     internals::{Expect, JobAction},
     plain::plain,
-    scheduler::{Job, Jobs, Payload, at as once_at},
+    scheduler::{Job, Jobs, Payload, Schedule},
 };
 use std::{
     fs::File,
@@ -41,7 +41,7 @@ pub(super) async fn put(
 
 /// Stores a job for a single run.
 pub(super) async fn at(args: &AtArgs, config: &Config, environment: &Environment<'_>) -> Result<u8, Failure> {
-    let mut job = Job::named(&args.job, once_at(args.at), &args.handler);
+    let mut job = Job::named(&args.job, Schedule::at(args.at), &args.handler);
     if let Some(payload) = payload(args.payload.as_deref())? {
         job = job.payload(payload);
     }

@@ -19,9 +19,9 @@ use crate::{
 };
 use quorate::{
     election::Election,
-    lease::Heartbeat,
+    lease::{AcquireError, Heartbeat},
     quorum::{Quorum, QuorumConfig},
-    shards::{Shard, Shards, ShardsError},
+    shards::{Shard, Shards},
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -63,8 +63,7 @@ pub(crate) async fn run(args: &ShardsRunArgs, config: &Config, otlp: Option<Otlp
             tracing::info!("ended");
             Ok(0)
         }
-        Err(ShardsError::Acquire(error)) => Err(Failure::new(CONFIG, error)),
-        Err(error) => Err(Failure::new(FAILURE, error)),
+        Err(error) => Err(Failure::new(CONFIG, error)),
     }
 }
 
@@ -75,7 +74,7 @@ async fn work(
     heartbeat: &Heartbeat,
     command: ShardCommand,
     signals: Signals,
-) -> Result<(), ShardsError> {
+) -> Result<(), AcquireError> {
     let (stop, command) = (CancellationToken::new(), Arc::new(command));
     let work = move |shard: Shard| {
         let command = Arc::clone(&command);

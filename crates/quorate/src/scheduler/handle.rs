@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// workers have. Clones of a handle change the same jobs.
 ///
 /// ```
-/// use quorate::{Job, Scheduler, scheduler::{ScheduleError, every}};
+/// use quorate::{Job, Scheduler, scheduler::{ScheduleError, Schedule}};
 /// use std::time::Duration;
 ///
 /// # fn example(scheduler: &Scheduler) -> Result<(), Box<dyn std::error::Error>> {
 /// let handle = scheduler.handle();
-/// let period = every(Duration::from_secs(60))?;
+/// let period = Schedule::every(Duration::from_secs(60))?;
 /// handle.add(Job::new("heartbeat", period, |_tick| async { Ok::<(), String>(()) }))?;
 /// assert!(handle.remove("heartbeat"));
 /// # Ok(())

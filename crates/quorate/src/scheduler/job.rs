@@ -14,7 +14,7 @@ pub(super) use context::{RunOutput, tail};
 pub use definition::{JobDefinition, MisfireData, RetryData};
 pub(super) use guard::RunGuard;
 pub use outcome::RunOutcome;
-pub use payload::{Payload, PayloadError};
+pub use payload::Payload;
 pub use request_id::RequestId;
 
 use crate::{

@@ -23,7 +23,7 @@
 //!
 //! * [`Scheduler`], [`Job`]: the jobs of a group, and their rules. [`SchedulerHandle`] changes the jobs while
 //!   they run.
-//! * [`Cron`], [`every`], [`delay`], [`at`], or a [`Timetable`]: the [`Schedule`] of a job.
+//! * [`Cron`], [`Schedule::every`], [`Schedule::delay`], [`Schedule::at`], or a [`Timetable`]: the [`Schedule`] of a job.
 //! * [`Misfire`], [`Overlap`], [`Delivery`], [`Placement`], [`Retry`]: the rules of a job.
 //! * [`RunContext`]: the argument of a handler.
 //! * [`Jobs`]: status, history and control of the jobs, from any worker.
@@ -147,11 +147,9 @@ pub use control::{Accepted, Explanation, JobStatus, Jobs, JobsError, Reason, Run
 pub use counts::{JobCounts, Lateness, RunCounts};
 pub use error::ScheduleError;
 pub use handle::SchedulerHandle;
-pub use job::{Job, Payload, PayloadError, RequestId, RunCause, RunContext, RunOutcome};
+pub use job::{Job, Payload, RequestId, RunCause, RunContext, RunOutcome};
 #[doc(hidden)]
 pub use policy::{Concurrency, Labels};
 pub use policy::{Delivery, Misfire, Overlap, Placement, Retry};
-pub use schedule::{
-    AfterEnd, Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, after, at, delay, every,
-};
+pub use schedule::{AfterEnd, Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone};
 pub use store::HistoryEntry;

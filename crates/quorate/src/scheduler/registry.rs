@@ -308,7 +308,8 @@ mod tests {
     #[test]
     fn a_job_that_was_removed_is_no_longer_known() {
         let job = |name: &str| {
-            let schedule = crate::scheduler::schedule::every(std::time::Duration::from_secs(1)).unwrap();
+            let schedule =
+                crate::scheduler::schedule::Schedule::every(std::time::Duration::from_secs(1)).unwrap();
             Job::new(name, schedule, |_| async { Ok::<(), String>(()) })
         };
         let registry = JobRegistry::new(&"g".into(), &[], &[job("a"), job("b")], Handlers::default());

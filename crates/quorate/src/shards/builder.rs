@@ -1,5 +1,5 @@
 use super::{
-    SHARDS_MAX, Shard, ShardsError,
+    SHARDS_MAX, Shard,
     assignment::Announcement,
     bell::Bell,
     leader::lead,
@@ -197,7 +197,7 @@ where
     F: Future<Output = Result<(), E>> + Send + 'static,
     E: Display + Send + 'static,
 {
-    type Output = Result<(), ShardsError>;
+    type Output = Result<(), AcquireError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -216,25 +216,26 @@ where
     /// other workers get the shards as they become free.
     ///
     /// # Errors
-    /// - [`ShardsError::Acquire`] if a setting or the set's name cannot be used, or if the quorum is closed. The same error is
-    ///   returned if no majority could vote since the quorum was built, for a reason that only an operator can fix.
-    /// - [`ShardsError::AlreadyRunning`] if the set is already running on this quorum.
+    /// - [`AcquireError::Setting`] if a setting or the set's name cannot be used, or if the set is already running on this
+    ///   quorum.
+    /// - [`AcquireError::Closed`] if the quorum is closed.
+    /// - An error of [`AcquireError::is_permanent`] if no majority could vote since the quorum was built, for a reason that only
+    ///   an operator can fix.
     ///
     /// A quorum that cannot be reached is not an error: the worker waits for it. Work that fails begins again after a pause.
     ///
     /// # Cancel safety
     /// Dropping the future ends the task of every shard, which drops its work, and then releases the shard. The drop does not
     /// wait for that.
-    pub async fn until<S>(self, shutdown: S) -> Result<(), ShardsError>
+    pub async fn until<S>(self, shutdown: S) -> Result<(), AcquireError>
     where
         S: Future + Send,
     {
         let Self { shards, work } = self;
         let worker = Arc::clone(&shards.quorum.config().worker);
         let who = Announcement { worker, weight: shards.weight, count: shards.count };
-        let set = Arc::new(shards.checked(who).map_err(ShardsError::Acquire)?);
-        let _running = Running::begin(&set)
-            .ok_or_else(|| ShardsError::AlreadyRunning { set: shards.set.to_string() })?;
+        let set = Arc::new(shards.checked(who)?);
+        let _running = Running::begin(&set).ok_or_else(|| already_running(&shards.set))?;
         let mut member = Member::new(&set, Arc::new(work));
         let ended = {
             let shutdown = pin!(shutdown);
@@ -246,8 +247,14 @@ where
             }
         };
         member.leave().await;
-        ended.map_err(ShardsError::Acquire)
+        ended
     }
+}
+
+fn already_running(set: &str) -> SettingError {
+    let reason =
+        "which is already running on this quorum: a second run would only be another worker of this process";
+    SettingError::new("the shard set", format!("{set:?}"), reason, "set the weight of this worker instead")
 }
 
 /// Keeps a set from being run twice on one quorum.

@@ -56,7 +56,6 @@ mod assignment;
 mod balance;
 mod bell;
 mod builder;
-mod error;
 mod leader;
 mod member;
 mod owner;
@@ -66,7 +65,6 @@ mod shown;
 mod view;
 
 pub use builder::{Shards, ShardsRun};
-pub use error::ShardsError;
 pub use shard::Shard;
 #[doc(hidden)]
 pub use view::{ShardSet, ShardSetError, ShardState, ShardWorker};

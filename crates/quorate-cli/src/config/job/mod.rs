@@ -186,7 +186,7 @@ impl JobConfig {
     pub(crate) fn of_command(name: &Arc<str>, command: Vec<String>) -> Self {
         Self {
             name: Arc::clone(name),
-            schedule: quorate::scheduler::at(quorate::env::WallTime::default()),
+            schedule: quorate::scheduler::Schedule::at(quorate::env::WallTime::default()),
             command,
             http: None,
             ok_exit_codes: vec![0],

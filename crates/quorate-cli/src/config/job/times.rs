@@ -9,7 +9,7 @@ use crate::{
     },
     time,
 };
-use quorate::scheduler::{AfterEnd, Cron, Dst, InvalidSchedule, Schedule, after, at, delay, every};
+use quorate::scheduler::{AfterEnd, Cron, Dst, InvalidSchedule, Schedule};
 use std::{fmt, ops::Range};
 use toml::Spanned;
 
@@ -56,13 +56,13 @@ impl JobCheck<'_> {
         }
         match (&written.schedule, &written.every, &written.delay, &written.at) {
             (Some(line), ..) => self.cron(line),
-            (_, Some(period), ..) => self.span(period, "every", every),
-            (_, _, Some(after), _) => self.span(after, "delay", delay),
+            (_, Some(period), ..) => self.span(period, "every", Schedule::every),
+            (_, _, Some(after), _) => self.span(after, "delay", Schedule::delay),
             (_, _, _, Some(moment)) => {
                 let moment_at = time::parse(moment.as_ref()).map_err(|error| {
                     self.fail(moment.span(), &format!("has an `at` {:?} that is not a time: {error}", moment.as_ref()))
                 })?;
-                Ok(at(moment_at))
+                Ok(Schedule::at(moment_at))
             }
             _ => Err(self.fail(
                 self.at.clone(),
@@ -74,13 +74,13 @@ impl JobCheck<'_> {
     fn after(&self, written: &AfterText) -> Result<Schedule, ConfigError> {
         let AfterText { job, on } = written;
         let names = || AfterEnd::ALL.into_iter().map(AfterEnd::as_str);
-        let Some(on) = on else { return Ok(after(job.as_ref(), AfterEnd::Success)) };
+        let Some(on) = on else { return Ok(Schedule::after(job.as_ref(), AfterEnd::Success)) };
         let Some(end) = AfterEnd::ALL.into_iter().find(|end| end.as_str() == on.as_ref()) else {
             let short: String = on.as_ref().chars().take(40).collect();
             let fix = names().collect::<Vec<_>>().join(", ");
             return Err(self.fail(on.span(), &format!("has after.on {short:?}, which is unknown; use {fix}")));
         };
-        Ok(after(job.as_ref(), end))
+        Ok(Schedule::after(job.as_ref(), end))
     }
 
     fn cron(&self, line: &Spanned<String>) -> Result<Schedule, ConfigError> {

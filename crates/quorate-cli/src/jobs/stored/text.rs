@@ -167,8 +167,12 @@ mod tests {
     #[test]
     fn a_control_character_of_a_stored_job_does_not_reach_the_editor() {
         let payload = quorate::scheduler::Payload::new("a\u{1b}[2J\u{202e}").unwrap();
-        let job = Job::named("j", quorate::scheduler::every(std::time::Duration::from_secs(1)).unwrap(), "h")
-            .payload(payload);
+        let job = Job::named(
+            "j",
+            quorate::scheduler::Schedule::every(std::time::Duration::from_secs(1)).unwrap(),
+            "h",
+        )
+        .payload(payload);
         let written = of_job(&job).unwrap();
         assert!(!written.contains(['\u{1b}', '\u{202e}']), "{written:?}");
         assert_eq!(text(&jobs(&written).unwrap()[0]), text(&job));

@@ -1,6 +1,6 @@
 use super::Worker;
 use crate::sim::{Held, RunOutcome, SeedRng};
-use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunContext, Schedule, every};
+use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunContext, Schedule};
 use std::{
     panic::resume_unwind,
     sync::{Arc, LazyLock},
@@ -53,7 +53,7 @@ fn make_specs() -> Vec<JobSpec> {
 
 #[expect(clippy::expect_used, reason = "written by hand")]
 fn millis(period: u64) -> Schedule {
-    every(Duration::from_millis(period)).expect("a sound period")
+    Schedule::every(Duration::from_millis(period)).expect("a sound period")
 }
 
 #[expect(clippy::expect_used, reason = "written by hand")]

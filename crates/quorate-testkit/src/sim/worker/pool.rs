@@ -3,9 +3,7 @@
 
 use super::{Worker, stored};
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
-use quorate::scheduler::{
-    Cron, Delivery, Job, Misfire, Overlap, Placement, RunContext, Schedule, Scheduler, every,
-};
+use quorate::scheduler::{Cron, Delivery, Job, Misfire, Overlap, Placement, RunContext, Schedule, Scheduler};
 use std::{
     panic::resume_unwind,
     sync::{Arc, LazyLock},
@@ -109,7 +107,7 @@ fn make_pool_specs() -> Vec<PoolSpec> {
 
 #[expect(clippy::expect_used, reason = "written by hand")]
 fn millis(period: u64) -> Schedule {
-    every(Duration::from_millis(period)).expect("a period of more than zero")
+    Schedule::every(Duration::from_millis(period)).expect("a period of more than zero")
 }
 
 #[expect(clippy::expect_used, reason = "written by hand")]

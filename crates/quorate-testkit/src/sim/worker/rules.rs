@@ -2,9 +2,7 @@
 
 use super::{WORKERS, Worker};
 use crate::sim::{Event, Host, RuleRun, RuleStep, SeedRng, job_run::clock_stood};
-use quorate::scheduler::{
-    AfterEnd, Delivery, Job, Overlap, Placement, RunContext, Schedule, Scheduler, after, every,
-};
+use quorate::scheduler::{AfterEnd, Delivery, Job, Overlap, Placement, RunContext, Schedule, Scheduler};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -85,7 +83,7 @@ fn jobs(worker: &Worker) -> Vec<Job> {
     };
     let shares =
         |name, period, placement| job(name, millis(period), placement).concurrency("shared", KEY_LIMIT);
-    let next = job(NEXT, after(FIRST, AfterEnd::Success), Placement::AnyWorker);
+    let next = job(NEXT, Schedule::after(FIRST, AfterEnd::Success), Placement::AnyWorker);
     vec![
         shares(FIRST, 700, Placement::AnyWorker),
         shares(OTHERS[0], 500, Placement::AnyWorker).delivery(Delivery::AtMostOnce),
@@ -96,7 +94,7 @@ fn jobs(worker: &Worker) -> Vec<Job> {
 
 #[expect(clippy::expect_used, reason = "written by hand")]
 fn millis(period: u64) -> Schedule {
-    every(Duration::from_millis(period)).expect("a sound period")
+    Schedule::every(Duration::from_millis(period)).expect("a sound period")
 }
 
 /// A run of the key in the book. It is taken out when the run ends or is dropped.

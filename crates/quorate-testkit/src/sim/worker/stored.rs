@@ -3,7 +3,7 @@
 
 use super::operator::{Operator, VALID_FOR};
 use crate::sim::{Event, Referee, SeedRng, StoredStep};
-use quorate::scheduler::{Job, Jobs, JobsError, Misfire, Payload, RunContext, at, every};
+use quorate::scheduler::{Job, Jobs, JobsError, Misfire, Payload, RunContext, Schedule};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The name of the handler that all workers of the group have.
@@ -55,7 +55,7 @@ impl Storer {
 
     async fn put_repeating(&mut self, jobs: &Jobs, number: u64) {
         let period = Duration::from_millis([900, 1_400][self.rng.index(2)]);
-        let Ok(schedule) = every(period) else { return };
+        let Ok(schedule) = Schedule::every(period) else { return };
         let name = format!("stored-{number}");
         self.repeating.insert(number, name.clone());
         let job = Job::named(&name, schedule, HANDLER).misfire(Misfire::Skip);
@@ -65,7 +65,8 @@ impl Storer {
     async fn put_single(&mut self, jobs: &Jobs, number: u64) {
         let due = self.operator.quorum.wall() + self.rng.millis(1_500..=5_000);
         let name = format!("single-{number}");
-        let job = Job::named(&name, at(due), HANDLER).misfire(Misfire::run_once(Duration::from_secs(300)));
+        let job = Job::named(&name, Schedule::at(due), HANDLER)
+            .misfire(Misfire::run_once(Duration::from_secs(300)));
         self.put(jobs, &name, job).await;
     }
 

@@ -371,10 +371,7 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::{
-        job::RunOutcome,
-        schedule::{at, delay, every},
-    };
+    use crate::scheduler::{Schedule, job::RunOutcome};
 
     fn term(number: u64) -> FencingToken {
         FencingToken::new(number)
@@ -451,12 +448,16 @@ mod tests {
                 .next
                 .map(WallTime::as_micros)
         };
-        let often = every(second).unwrap();
+        let often = Schedule::every(second).unwrap();
         assert_eq!(next(&often, None, false, false), Some(3_000_000));
         assert_eq!(next(&often, None, false, true), Some(3_000_000), "also while a run is active");
         assert_eq!(next(&often, None, true, false), None, "a paused job has none");
-        assert_eq!(next(&at(WallTime::from_micros(7)), None, false, false), None, "it was due before");
-        let after_end = delay(second).unwrap();
+        assert_eq!(
+            next(&Schedule::at(WallTime::from_micros(7)), None, false, false),
+            None,
+            "it was due before"
+        );
+        let after_end = Schedule::delay(second).unwrap();
         assert_eq!(next(&after_end, None, false, false), Some(500), "no run has ended yet");
         assert_eq!(next(&after_end, Some(now), false, false), Some(3_500_000));
         assert_eq!(next(&after_end, Some(now), false, true), None, "it depends on the end of the active run");

@@ -4,7 +4,7 @@ use crate::{
     env::{BootTime, WallTime},
     lease::LeaseLost,
     node::FencingToken,
-    scheduler::job::{Payload, PayloadError, RequestId, RunCause, RunGuard},
+    scheduler::job::{Payload, RequestId, RunCause, RunGuard},
 };
 use serde::de::DeserializeOwned;
 use std::{
@@ -87,11 +87,11 @@ impl RunContext {
     /// Reads the payload as JSON.
     ///
     /// # Errors
-    /// [`PayloadError::Unreadable`] if it is not JSON of this type. A handler that returns the error fails, with the
+    /// If it is not JSON of this type. A handler that returns the error fails, with the
     /// reason in the history.
     ///
     /// ```
-    /// # use quorate::{Quorum, Scheduler, scheduler::{PayloadError, RunContext}};
+    /// # use quorate::{Quorum, Scheduler, SettingError, scheduler::RunContext};
     /// #[derive(serde::Deserialize)]
     /// struct Mail {
     ///     to: String,
@@ -101,11 +101,11 @@ impl RunContext {
     /// scheduler.handler("send-mail", |run: RunContext| async move {
     ///     let mail: Mail = run.payload_as()?;
     ///     println!("to {}", mail.to);
-    ///     Ok::<(), PayloadError>(())
+    ///     Ok::<(), SettingError>(())
     /// })
     /// # }
     /// ```
-    pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
+    pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, SettingError> {
         Payload::read(self.payload(), &self.job)
     }
 
@@ -227,7 +227,7 @@ impl RunContext {
     /// Marks this run as interrupted, and returns `Ok`, for the end of a handler that obeys its cancellation:
     ///
     /// ```
-    /// use quorate::{Job, scheduler::{RunContext, every}};
+    /// use quorate::{Job, scheduler::{RunContext, Schedule}};
     /// use std::{convert::Infallible, time::Duration};
     ///
     /// async fn sweep(run: RunContext) -> Result<(), Infallible> {
@@ -239,7 +239,7 @@ impl RunContext {
     ///     }
     ///     Ok(()) // all parts are done: the run is not repeated
     /// }
-    /// # drop(Job::new("sweep", every(Duration::from_secs(60))?, sweep));
+    /// # drop(Job::new("sweep", Schedule::every(Duration::from_secs(60))?, sweep));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

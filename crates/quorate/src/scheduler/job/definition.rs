@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::{
         env::WallTime,
-        scheduler::schedule::{AfterEnd, Cron, after, at, every},
+        scheduler::schedule::{AfterEnd, Cron, Schedule},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -268,18 +268,19 @@ mod tests {
             .expect_within(86_400 * SECOND);
         for job in [
             all,
-            Job::named("often", every(SECOND).unwrap(), "beat"),
-            Job::named("there", every(SECOND).unwrap(), "beat").on_workers_with(["eu", "gpu"]),
-            Job::named("load", after("extract", AfterEnd::Success), "beat"),
-            Job::named("once", at(WallTime::from_micros(9)), "h"),
+            Job::named("often", Schedule::every(SECOND).unwrap(), "beat"),
+            Job::named("there", Schedule::every(SECOND).unwrap(), "beat").on_workers_with(["eu", "gpu"]),
+            Job::named("load", Schedule::after("extract", AfterEnd::Success), "beat"),
+            Job::named("once", Schedule::at(WallTime::from_micros(9)), "h"),
         ] {
             let text = JobDefinition::of(&job).unwrap().to_text();
             let read = JobDefinition::parse(&text).unwrap().job().unwrap();
             assert!(read.is_like(&job), "{text}");
             assert_eq!(JobDefinition::of(&read).unwrap().to_text(), text);
         }
-        let plain =
-            JobDefinition::of(&Job::named("often", every(SECOND).unwrap(), "beat")).unwrap().to_text();
+        let plain = JobDefinition::of(&Job::named("often", Schedule::every(SECOND).unwrap(), "beat"))
+            .unwrap()
+            .to_text();
         assert_eq!(
             &*plain,
             r#"{"name":"often","schedule":{"kind":"every","micros":1000000},"handler":"beat"}"#
@@ -298,10 +299,10 @@ mod tests {
         assert!(read(r#","moon":1"#).unwrap_err().contains("unknown field `moon`"));
         assert!(read(r#","overlap":"dance""#).unwrap_err().contains("overlap \"dance\" is not one"));
         assert!(read(r#","placement":"moon\u001b""#).unwrap_err().contains("update this worker"));
-        let own = Job::new("own", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let own = Job::new("own", Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         assert!(JobDefinition::of(&own).unwrap_err().contains("a function of this program"));
         assert!(
-            Job::named("n", every(SECOND).unwrap(), "a\nb")
+            Job::named("n", Schedule::every(SECOND).unwrap(), "a\nb")
                 .definition()
                 .unwrap_err()
                 .contains("handler is called")

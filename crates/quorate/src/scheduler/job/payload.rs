@@ -1,3 +1,4 @@
+use crate::config::SettingError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser::SerializeMap};
 use std::{borrow::Cow, fmt, str, sync::Arc};
 
@@ -16,62 +17,33 @@ const PAYLOAD_REASON_MAX: usize = 200;
 /// let payload = Payload::json(&[1, 2, 3])?;
 /// assert_eq!(payload.bytes(), b"[1,2,3]");
 /// assert!(Payload::new(vec![0; 8193]).is_err());
-/// # Ok::<(), quorate::scheduler::PayloadError>(())
+/// # Ok::<(), quorate::SettingError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload(Arc<[u8]>);
-
-/// The error of a payload that cannot be stored, or that its handler cannot read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PayloadError {
-    /// The payload is too long.
-    #[error(
-        "the payload has {bytes} bytes, more than {PAYLOAD_MAX}; store the data elsewhere, and give its name"
-    )]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-    },
-    /// A value cannot be written as JSON.
-    #[error("the payload cannot be written as JSON: {reason}")]
-    Unwritable {
-        /// The reason.
-        reason: String,
-    },
-    /// The payload is not the JSON that the handler expects.
-    #[error(
-        "the payload of the job {job:?} is not the JSON that its handler expects: {reason}; correct the payload, or update \
-         the worker"
-    )]
-    Unreadable {
-        /// The job.
-        job: Arc<str>,
-        /// The reason.
-        reason: String,
-    },
-}
 
 impl Payload {
     /// Returns the payload with these bytes.
     ///
     /// # Errors
-    /// [`PayloadError::TooLong`] if there are more than 8,192 of them.
-    pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, PayloadError> {
+    /// If there are more than 8,192 of them.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, SettingError> {
         let bytes = bytes.as_ref();
         match bytes.len() {
             0..=PAYLOAD_MAX => Ok(Self(bytes.into())),
-            bytes => Err(PayloadError::TooLong { bytes }),
+            bytes => Err(too_long(bytes)),
         }
     }
 
     /// Returns the payload with `value` as JSON, which [`RunContext::payload_as`](crate::scheduler::RunContext::payload_as) reads.
     ///
     /// # Errors
-    /// [`PayloadError`] if JSON has no form of the value, or if the JSON is too long.
-    pub fn json(value: &impl Serialize) -> Result<Self, PayloadError> {
-        let bytes = serde_json::to_vec(value)
-            .map_err(|error| PayloadError::Unwritable { reason: short(&error.to_string()) })?;
+    /// If JSON has no form of the value, or if the JSON is too long.
+    pub fn json(value: &impl Serialize) -> Result<Self, SettingError> {
+        let bytes = serde_json::to_vec(value).map_err(|error| {
+            let reason = format!("which cannot be written as JSON: {}", short(&error.to_string()));
+            SettingError::new("payload", "a value", reason, "give it a value with a form in JSON, or bytes")
+        })?;
         Self::new(bytes)
     }
 
@@ -85,12 +57,28 @@ impl Payload {
         str::from_utf8(&self.0).ok()
     }
 
-    pub(super) fn read<T: DeserializeOwned>(bytes: &[u8], job: &Arc<str>) -> Result<T, PayloadError> {
-        serde_json::from_slice(bytes).map_err(|error| PayloadError::Unreadable {
-            job: Arc::clone(job),
-            reason: short(&error.to_string()),
+    pub(super) fn read<T: DeserializeOwned>(bytes: &[u8], job: &Arc<str>) -> Result<T, SettingError> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            let reason = format!("not the JSON that its handler expects: {}", short(&error.to_string()));
+            let value = format!("{} bytes", bytes.len());
+            SettingError::new(
+                format!("payload of the job {job:?}"),
+                value,
+                reason,
+                "correct the payload, or update the worker",
+            )
         })
     }
+}
+
+fn too_long(bytes: usize) -> SettingError {
+    let reason = format!("more than {PAYLOAD_MAX}");
+    SettingError::new(
+        "payload",
+        format!("{bytes} bytes"),
+        reason,
+        "store the data elsewhere, and give its name",
+    )
 }
 
 fn short(reason: &str) -> String {

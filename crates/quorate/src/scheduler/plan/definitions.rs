@@ -151,12 +151,12 @@ impl Definitions {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        schedule::every,
+        Schedule,
         store::snapshot::tests::{SECOND, at, snapshot},
     };
 
     fn row(name: &str) -> StoredJob {
-        let definition = Job::named(name, every(SECOND).unwrap(), "h").definition().unwrap();
+        let definition = Job::named(name, Schedule::every(SECOND).unwrap(), "h").definition().unwrap();
         StoredJob::new(&"me".into(), at(5), RequestId::from_u128(7), &definition)
     }
 

@@ -342,16 +342,17 @@ impl JobTable {
 mod tests {
     use super::*;
     use crate::scheduler::{
+        Schedule,
         job::{Job, RequestId, RunCause},
         plan::led_job::find,
         policy::Misfire,
         run::pending_run::PendingRun,
-        schedule::every,
         store::snapshot::tests::{SECOND, at, sealed},
     };
 
     fn entry(name: &str, period: u32) -> LedJob {
-        let job = Job::new(name, every(period * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let job =
+            Job::new(name, Schedule::every(period * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         let job = job.misfire(Misfire::run_once(10 * SECOND));
         find(Arc::new(job), &sealed(&[], &[]), None, None, at(10)).led
     }

@@ -212,7 +212,7 @@ mod tests {
         scheduler::{
             job::{RequestId, RunOutcome},
             policy::Delivery,
-            schedule::every,
+            schedule::Schedule,
             store::{
                 RunRecord,
                 snapshot::tests::{SECOND, at, snapshot},
@@ -221,7 +221,7 @@ mod tests {
     };
 
     fn job() -> Arc<Job> {
-        Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) }).into()
+        Job::new("j", Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) }).into()
     }
 
     fn request(from: u64, until: u64) -> JobRequest {
@@ -270,7 +270,8 @@ mod tests {
         };
         let resumed = OpenRequest::resume(found(&open.row), &job());
         assert_eq!((resumed.remaining(), resumed.row.moved), (open.remaining(), at(5_001)));
-        let slower = Arc::new(Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) }));
+        let slower =
+            Arc::new(Job::new("j", Schedule::every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) }));
         assert!(
             OpenRequest::resume(open.row.clone(), &slower).remaining().is_empty(),
             "its ticks are not those of the request"

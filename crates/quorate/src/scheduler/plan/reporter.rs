@@ -176,7 +176,7 @@ mod tests {
     use crate::scheduler::{
         plan::led_job::unfinished,
         policy::{Misfire, MisfireReason, MisfiredTicks},
-        schedule::every,
+        schedule::Schedule,
         store::{
             recorded_ends::{RecordedEnd, recorded_ends},
             snapshot::tests::{SECOND, at, sealed, snapshot},
@@ -184,7 +184,7 @@ mod tests {
     };
 
     fn job(delivery: Delivery) -> Arc<Job> {
-        let job = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let job = Job::new("j", Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         Arc::new(job.delivery(delivery))
     }
 
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_skipped_tick_is_closed_as_long_as_a_later_leader_looks_at_it() {
-        let once = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let once = Job::new("j", Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         let most = Arc::new(once.delivery(Delivery::AtMostOnce).misfire(Misfire::run_once(10 * SECOND)));
         let at_time = |tick, now| reporter().skipped(&most, tick, now);
         let skipped = |tick| at_time(tick, at(17));

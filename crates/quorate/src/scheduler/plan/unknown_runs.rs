@@ -20,7 +20,7 @@ use crate::{
             effect::{Effect, RunStart},
         },
         run::pending_run::PendingRun,
-        schedule::at,
+        schedule::Schedule,
         store::{job_and_tick, snapshot::LedgerSnapshot},
     },
 };
@@ -97,8 +97,9 @@ impl UnknownRuns {
 /// runs. It keeps all history entries, because the leader does not know how many entries the job keeps. A
 /// leader that has the job prunes the history later.
 fn stand_in(name: &str, tick: WallTime) -> Arc<Job> {
-    let job =
-        Job::new(name, at(tick), |_| async { Err::<(), _>("a leader without the job cannot execute it") });
+    let job = Job::new(name, Schedule::at(tick), |_| async {
+        Err::<(), _>("a leader without the job cannot execute it")
+    });
     Arc::new(job.history(usize::MAX))
 }
 

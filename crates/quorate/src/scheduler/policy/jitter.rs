@@ -67,7 +67,7 @@ fn split_mix(sum: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::schedule::every;
+    use crate::scheduler::schedule::Schedule;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn due_runs_are_those_that_a_check_of_each_tick_finds() {
-        let schedule: Schedule = every(MINUTE).unwrap();
+        let schedule: Schedule = Schedule::every(MINUTE).unwrap();
         for max in [Duration::ZERO, Duration::from_secs(7), MINUTE] {
             let jitter = Jitter::new("j", max);
             for second in 0..600 {

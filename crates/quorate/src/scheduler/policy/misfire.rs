@@ -251,7 +251,7 @@ fn span(schedule: &Schedule, after: WallTime, until: WallTime, why: MisfireReaso
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::schedule::{Cron, every};
+    use crate::scheduler::schedule::{Cron, Schedule};
 
     const START: WallTime = WallTime::from_micros(1_800_000_000_000_000);
     const SECOND: Duration = Duration::from_secs(1);
@@ -332,7 +332,7 @@ mod tests {
     fn a_weeks_outage_of_a_fast_job_is_bounded() {
         let week = Duration::from_secs(7 * 24 * 3600);
         let now = START + week;
-        let fast: Schedule = every(Duration::from_millis(10)).unwrap();
+        let fast: Schedule = Schedule::every(Duration::from_millis(10)).unwrap();
         let plan = due(&fast, Misfire::run_all(week), START, now, SECOND);
         assert_eq!(plan.run.len(), DUE_MAX);
         assert_eq!(plan.run.last(), Some(&now), "the latest are kept");
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn every_tick_is_run_or_skipped_and_none_twice() {
         let schedules: [Schedule; 3] =
-            [minutely(), every(SECOND * 7).unwrap(), Cron::parse("*/5 * * * *").unwrap().into()];
+            [minutely(), Schedule::every(SECOND * 7).unwrap(), Cron::parse("*/5 * * * *").unwrap().into()];
         for schedule in &schedules {
             for rule in [Misfire::Skip, Misfire::run_once(MINUTE * 3), Misfire::run_all(MINUTE * 3)] {
                 for seconds in [0, 1, 59, 60, 61, 200, 700, 3601] {

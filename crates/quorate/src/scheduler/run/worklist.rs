@@ -174,7 +174,7 @@ mod tests {
         scheduler::{
             job::{Job, RunCause},
             policy::Delivery,
-            schedule::every,
+            schedule::Schedule,
             store::{Announcement, AssignedTo, WorkRun},
         },
     };
@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn jobs(priorities: &[(&str, i32)]) -> JobMap {
-        let minute = every(Duration::from_secs(60)).unwrap();
+        let minute = Schedule::every(Duration::from_secs(60)).unwrap();
         let job = |(name, priority): &(&str, i32)| {
             let job = Job::new(name, minute.clone(), |_| async { Ok::<(), String>(()) });
             (Arc::from(*name), Arc::new(job.priority(*priority)))

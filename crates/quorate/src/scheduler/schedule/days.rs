@@ -150,7 +150,7 @@ fn day_of(field: &'static str, text: &str) -> Result<Date, InvalidSchedule> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::schedule::{Cron, Schedule, every};
+    use crate::scheduler::schedule::{Cron, Schedule};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn no_tick_is_on_a_day_that_is_left_out_and_no_other_tick_is_lost() {
-        for plain in [in_kyiv("0 */5 * * *"), in_kyiv("17 3 * * mon"), every(7 * HOUR).unwrap()] {
+        for plain in [in_kyiv("0 */5 * * *"), in_kyiv("17 3 * * mon"), Schedule::every(7 * HOUR).unwrap()] {
             let schedule =
                 plain.clone().except(["2027-03-28", "2027-03-29", "2027-10-31", "2027-04-05"]).unwrap();
             let schedule = schedule.from_day("2027-03-20").unwrap().until_day("2027-11-02").unwrap();
@@ -214,10 +214,7 @@ mod tests {
                 daily().from_day("2027-02-01").and_then(|schedule| schedule.until_day("2027-01-01")),
                 "`until` \"2027-01-01\" is before `from` 2027-02-01",
             ),
-            (
-                crate::scheduler::schedule::delay(HOUR).and_then(|delay| delay.except(["2027-12-25"])),
-                "a delay has no days",
-            ),
+            (Schedule::delay(HOUR).and_then(|delay| delay.except(["2027-12-25"])), "a delay has no days"),
         ] {
             let error = error.unwrap_err().to_string();
             assert!(error.contains(fix), "{error}");

@@ -14,7 +14,7 @@ impl Delay {
     /// Creates a schedule whose next tick is due `delay` after the end of the last run.
     ///
     /// # Errors
-    /// [`InvalidSchedule::Interval`], as for [`delay`](super::delay).
+    /// [`InvalidSchedule::Interval`], as for [`Schedule::delay`](super::Schedule::delay).
     pub(super) fn new(delay: Duration) -> Result<Self, InvalidSchedule> {
         whole_micros("delay", delay).map(|micros| Self { micros })
     }

@@ -7,13 +7,13 @@ const SHOWN_MAX: usize = 160;
 /// A schedule, or a part of one, that cannot be used: the value, the reason, and the fix.
 ///
 /// ```
-/// use quorate::scheduler::{Cron, InvalidSchedule, every};
+/// use quorate::scheduler::{Cron, InvalidSchedule, Schedule};
 /// use std::time::Duration;
 ///
 /// let error = Cron::parse("61 3 * * *").unwrap_err();
 /// assert!(matches!(error, InvalidSchedule::Field { field: "minute", .. }));
 /// assert_eq!(error.to_string(), "in `61 3 * * *`: minute `61` is not within 0-59");
-/// assert!(matches!(every(Duration::ZERO), Err(InvalidSchedule::Interval { .. })));
+/// assert!(matches!(Schedule::every(Duration::ZERO), Err(InvalidSchedule::Interval { .. })));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

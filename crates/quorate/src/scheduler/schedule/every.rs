@@ -14,7 +14,7 @@ impl Every {
     /// Creates a schedule with a tick every `period`.
     ///
     /// # Errors
-    /// [`InvalidSchedule::Interval`], as for [`every`](super::every).
+    /// [`InvalidSchedule::Interval`], as for [`Schedule::every`](super::Schedule::every).
     pub(super) fn new(period: Duration) -> Result<Self, InvalidSchedule> {
         whole_micros("period", period).map(|micros| Self { micros })
     }

@@ -14,14 +14,15 @@ use crate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The points in time at which a job is due, its *ticks*. The functions [`every`], [`delay`] and [`at`] return
-/// a schedule. A [`Cron`] line and a [`Timetable`] (with [`Schedule::custom`]) can be converted to one.
+/// The points in time at which a job is due, its *ticks*. They begin with an interval
+/// ([`Schedule::every`], [`Schedule::delay`]), one time ([`Schedule::at`]), the ends of another job ([`Schedule::after`]), a
+/// [`Cron`] line, or a [`Timetable`] ([`Schedule::custom`]).
 ///
 /// ```
-/// use quorate::scheduler::{Cron, Schedule, every};
+/// use quorate::scheduler::{Cron, Schedule};
 /// use std::time::Duration;
 ///
-/// let often = every(Duration::from_secs(10))?;
+/// let often = Schedule::every(Duration::from_secs(10))?;
 /// assert_eq!(often.to_string(), "every 10s");
 /// let nightly: Schedule = Cron::parse("0 3 * * *")?.into();
 /// assert_eq!(nightly.upcoming(Default::default(), 3).count(), 3);
@@ -45,53 +46,53 @@ pub(super) enum Kind {
     Custom(GuardedTimetable),
 }
 
-/// Returns a schedule with a tick at each whole multiple of `period` since the Unix epoch. All workers compute
-/// the same ticks, because the ticks do not depend on the time at which a worker started.
-///
-/// # Errors
-/// [`InvalidSchedule::Interval`] if the period is shorter than a millisecond, has a fraction of a
-/// microsecond, or is longer than the wall clock can count.
-pub fn every(period: Duration) -> Result<Schedule, InvalidSchedule> {
-    Every::new(period).map(|every| Schedule::of(Kind::Every(every)))
-}
-
-/// Returns a schedule whose next tick is due `delay` after the end of the last run. Two runs of the job never
-/// overlap, however long a run takes.
-///
-/// The first tick is the moment at which the job is first registered. Each later tick is the recorded end of
-/// the previous run, plus the delay. The ledger stores this end, so every leader computes the same tick. A run
-/// that is lost, skipped or cancelled ends when a leader writes that outcome to the ledger, and the next tick
-/// follows from that end. A late tick is never skipped as a misfire, because then no further tick would follow.
-///
-/// # Errors
-/// As for [`every`].
-pub fn delay(delay: Duration) -> Result<Schedule, InvalidSchedule> {
-    Delay::new(delay).map(|delay| Schedule::of(Kind::Delay(delay)))
-}
-
-/// Returns a schedule with one tick, at `moment`. A moment in the past is accepted. If a job is registered
-/// after `moment`, it has no tick.
-pub const fn at(moment: WallTime) -> Schedule {
-    Schedule::of(Kind::At(At(moment)))
-}
-
-/// Returns a schedule with a tick after each run of `job` that ends as `on` says. `job` is a job of the same group.
-///
-/// The run gets the tick of the run that it follows: the time at which that was due, or was requested. The ledger records
-/// it under this tick, so that there is one run for each end, also if the leader changes in between. While the job is
-/// paused, ends get no run. Runs of a back-fill are followed by none. Jobs that follow each other in a circle are refused.
-///
-/// ```
-/// use quorate::scheduler::{AfterEnd, Job, after};
-///
-/// let load = Job::new("load", after("extract", AfterEnd::Success), |_run| async { Ok::<(), String>(()) });
-/// assert_eq!(load.schedule().to_string(), "after each success of \"extract\"");
-/// ```
-pub fn after(job: &str, on: AfterEnd) -> Schedule {
-    Schedule::of(Kind::After(After { job: job.into(), on }))
-}
-
 impl Schedule {
+    /// Returns a schedule with a tick at each whole multiple of `period` since the Unix epoch. All workers compute
+    /// the same ticks, because the ticks do not depend on the time at which a worker started.
+    ///
+    /// # Errors
+    /// [`InvalidSchedule::Interval`] if the period is shorter than a millisecond, has a fraction of a
+    /// microsecond, or is longer than the wall clock can count.
+    pub fn every(period: Duration) -> Result<Self, InvalidSchedule> {
+        Every::new(period).map(|every| Self::of(Kind::Every(every)))
+    }
+
+    /// Returns a schedule whose next tick is due `delay` after the end of the last run. Two runs of the job never
+    /// overlap, however long a run takes.
+    ///
+    /// The first tick is the moment at which the job is first registered. Each later tick is the recorded end of
+    /// the previous run, plus the delay. The ledger stores this end, so every leader computes the same tick. A run
+    /// that is lost, skipped or cancelled ends when a leader writes that outcome to the ledger, and the next tick
+    /// follows from that end. A late tick is never skipped as a misfire, because then no further tick would follow.
+    ///
+    /// # Errors
+    /// As for [`Schedule::every`].
+    pub fn delay(delay: Duration) -> Result<Self, InvalidSchedule> {
+        Delay::new(delay).map(|delay| Self::of(Kind::Delay(delay)))
+    }
+
+    /// Returns a schedule with one tick, at `moment`. A moment in the past is accepted. If a job is registered
+    /// after `moment`, it has no tick.
+    pub const fn at(moment: WallTime) -> Self {
+        Self::of(Kind::At(At(moment)))
+    }
+
+    /// Returns a schedule with a tick after each run of `job` that ends as `on` says. `job` is a job of the same group.
+    ///
+    /// The run gets the tick of the run that it follows: the time at which that was due, or was requested. The ledger records
+    /// it under this tick, so that there is one run for each end, also if the leader changes in between. While the job is
+    /// paused, ends get no run. Runs of a back-fill are followed by none. Jobs that follow each other in a circle are refused.
+    ///
+    /// ```
+    /// use quorate::scheduler::{AfterEnd, Job, Schedule};
+    ///
+    /// let load = Job::new("load", Schedule::after("extract", AfterEnd::Success), |_run| async { Ok::<(), String>(()) });
+    /// assert_eq!(load.schedule().to_string(), "after each success of \"extract\"");
+    /// ```
+    pub fn after(job: &str, on: AfterEnd) -> Self {
+        Self::of(Kind::After(After { job: job.into(), on }))
+    }
+
     /// Returns the job whose ends this schedule follows, if it does.
     pub(in crate::scheduler) fn follows(&self) -> Option<&After> {
         match &self.kind {
@@ -120,7 +121,7 @@ impl Schedule {
     ///
     /// # Errors
     /// [`InvalidSchedule::Day`] if a text is not a day, or there are more than 400. [`InvalidSchedule::NoDays`] for a
-    /// [`delay`] and for [`at`].
+    /// [`Schedule::delay`] and for [`Schedule::at`].
     pub fn except(self, days: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, InvalidSchedule> {
         self.with_days(|of| of.except(days))
     }
@@ -202,14 +203,14 @@ impl Schedule {
         if self.is_after_end() { Some(since) } else { self.next_after(since) }
     }
 
-    /// Returns whether each tick depends on the end of the previous run, as with [`delay`]. If so, at most one
+    /// Returns whether each tick depends on the end of the previous run, as with [`Schedule::delay`]. If so, at most one
     /// tick is known in advance. Such a tick must not be skipped, because without its run no further tick would
     /// follow.
     pub const fn is_after_end(&self) -> bool {
         matches!(self.kind, Kind::Delay(_))
     }
 
-    /// Returns whether the schedule has one tick, as with [`at`].
+    /// Returns whether the schedule has one tick, as with [`Schedule::at`].
     pub(in crate::scheduler) const fn is_at(&self) -> bool {
         matches!(self.kind, Kind::At(_))
     }
@@ -381,7 +382,7 @@ mod tests {
 
     #[test]
     fn ticks_that_depend_on_ends_come_one_at_a_time_and_are_never_too_late() {
-        let schedule: Schedule = delay(10 * SECOND).unwrap();
+        let schedule: Schedule = Schedule::delay(10 * SECOND).unwrap();
         assert_eq!(schedule.first(START), Some(START));
         assert_eq!(schedule.next_after_end(START), Some(START + 10 * SECOND));
         assert_eq!(schedule.upcoming(START, 5).collect::<Vec<_>>(), [START + 10 * SECOND]);
@@ -392,13 +393,13 @@ mod tests {
             let plan = due(&schedule, rule, START, START + 9 * SECOND, SECOND);
             assert_eq!(plan, DueTicks { next: Some(START + 10 * SECOND), ..DueTicks::default() }, "{rule}");
         }
-        let cron: Schedule = every(SECOND).unwrap();
+        let cron: Schedule = Schedule::every(SECOND).unwrap();
         assert_eq!((cron.first(START), cron.next_after_end(START)), (Some(START + SECOND), None));
     }
 
     #[test]
     fn a_schedule_of_one_moment_is_never_due_after_it() {
-        let schedule: Schedule = at(START);
+        let schedule: Schedule = Schedule::at(START);
         assert_eq!(schedule.to_string(), "once at 2025-03-07 06:46:40 +00:00 (UTC)");
         assert_eq!(schedule.next_after(START - SECOND), Some(START));
         assert_eq!(schedule.next_after(START), None);
@@ -410,7 +411,7 @@ mod tests {
     #[test]
     fn a_timetable_is_a_schedule_like_any_other() {
         let sevens = Schedule::custom(Sevens);
-        let same: Schedule = every(7 * SECOND).unwrap();
+        let same: Schedule = Schedule::every(7 * SECOND).unwrap();
         let upcoming = |schedule: &Schedule| schedule.upcoming(START, 20).collect::<Vec<_>>();
         assert_eq!(upcoming(&sevens), upcoming(&same));
         assert_eq!((sevens.to_string(), sevens.spec(), sevens.error()), ("sevens".to_owned(), None, None));
@@ -440,7 +441,7 @@ mod tests {
     #[test]
     fn the_last_tick_of_a_span_is_the_one_that_a_walk_finds() {
         let lines = ["*/7 * * * *", "0 3 * * *", "0 0 1 * *", "0,30 2 * * *"];
-        let mut schedules: Vec<Schedule> = vec![every(Duration::from_millis(1500)).unwrap()];
+        let mut schedules: Vec<Schedule> = vec![Schedule::every(Duration::from_millis(1500)).unwrap()];
         for line in lines {
             schedules.push(Cron::parse(line).unwrap().zone("America/New_York").unwrap().into());
         }

@@ -24,7 +24,7 @@ pub use after::AfterEnd;
 pub use cron::Cron;
 pub use dst::Dst;
 pub use error::InvalidSchedule;
-pub use kinds::{Schedule, after, at, delay, every};
+pub use kinds::Schedule;
 pub use offset_change::{OffsetChange, OffsetEffect};
 pub use spec::ScheduleSpec;
 pub use timetable::Timetable;

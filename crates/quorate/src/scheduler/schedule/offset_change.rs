@@ -88,7 +88,7 @@ fn wall(seconds: i64) -> Option<WallTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::schedule::{Dst, delay, every};
+    use crate::scheduler::schedule::{Dst, Schedule};
     use std::time::Duration;
 
     fn at(text: &str) -> WallTime {
@@ -196,7 +196,8 @@ mod tests {
     fn a_schedule_of_real_time_does_not_depend_on_the_offset() {
         let (kyiv, now) = (Zone::named("Europe/Kyiv").unwrap(), at("2027-01-01T00:00:00Z"));
         let minute = Duration::from_secs(60);
-        for schedule in [every(minute).unwrap(), delay(minute).unwrap(), crate::scheduler::schedule::at(now)]
+        for schedule in
+            [Schedule::every(minute).unwrap(), Schedule::delay(minute).unwrap(), Schedule::at(now)]
         {
             let change = schedule.next_offset_change(&kyiv, now).unwrap();
             assert_eq!((change.at, change.effect), (at("2027-03-28T01:00:00Z"), OffsetEffect::Independent));

@@ -8,7 +8,7 @@ use crate::{
         dst::Dst,
         error::InvalidSchedule,
         every::Every,
-        kinds::{Kind, Schedule, after, at},
+        kinds::{Kind, Schedule},
     },
 };
 use jiff::civil::Date;
@@ -25,7 +25,7 @@ use std::{sync::Arc, time::Duration};
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ScheduleSpec {
-    /// A schedule that [`every`](super::every) returns.
+    /// A schedule that [`Schedule::every`] returns.
     Every {
         /// The period, in microseconds.
         micros: u64,
@@ -41,17 +41,17 @@ pub enum ScheduleSpec {
         #[serde(default = "vixie", skip_serializing_if = "is_vixie")]
         dst: Arc<str>,
     },
-    /// A schedule that [`delay`](super::delay) returns.
+    /// A schedule that [`Schedule::delay`] returns.
     Delay {
         /// The time between the end of a run and the next tick, in microseconds.
         micros: u64,
     },
-    /// [`at`].
+    /// [`Schedule::at`].
     At {
         /// The time of the tick, in microseconds since the Unix epoch.
         micros: u64,
     },
-    /// A schedule that [`after`] returns.
+    /// A schedule that [`Schedule::after`] returns.
     After {
         /// The job that it follows.
         job: Arc<str>,
@@ -137,8 +137,8 @@ impl Schedule {
             ScheduleSpec::Delay { micros } => {
                 Self::of(Kind::Delay(Delay::new(Duration::from_micros(*micros))?))
             }
-            ScheduleSpec::At { micros } => at(WallTime::from_micros(*micros)),
-            ScheduleSpec::After { job, on } => after(job, *on),
+            ScheduleSpec::At { micros } => Schedule::at(WallTime::from_micros(*micros)),
+            ScheduleSpec::After { job, on } => Schedule::after(job, *on),
             ScheduleSpec::Days { of, except, from, until } => {
                 let mut schedule = Self::from_spec(of)?.except(except)?;
                 if let Some(from) = from {
@@ -161,7 +161,7 @@ fn micros(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::schedule::{delay, every};
+    use crate::scheduler::schedule::Schedule;
 
     fn json(schedule: &Schedule) -> String {
         serde_json::to_string(&schedule.spec().unwrap()).unwrap()
@@ -176,9 +176,9 @@ mod tests {
         let second = Duration::from_secs(1);
         let cron = |line: &str| Cron::parse(line).unwrap();
         let table: [(Schedule, &str); 6] = [
-            (every(second).unwrap(), r#"{"kind":"every","micros":1000000}"#),
-            (delay(second).unwrap(), r#"{"kind":"delay","micros":1000000}"#),
-            (at(WallTime::from_micros(5)), r#"{"kind":"at","micros":5}"#),
+            (Schedule::every(second).unwrap(), r#"{"kind":"every","micros":1000000}"#),
+            (Schedule::delay(second).unwrap(), r#"{"kind":"delay","micros":1000000}"#),
+            (Schedule::at(WallTime::from_micros(5)), r#"{"kind":"at","micros":5}"#),
             (cron("0  3 * * *").into(), r#"{"kind":"cron","line":"0 3 * * *"}"#),
             (cron("@daily").into(), r#"{"kind":"cron","line":"@daily"}"#),
             (

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::{
         env::WallTime,
-        scheduler::schedule::{Cron, Timetable, at, delay, every},
+        scheduler::schedule::{Cron, Schedule, Timetable},
     };
 
     #[derive(Debug)]
@@ -85,16 +85,19 @@ mod tests {
     fn each_kind_of_schedule_has_words() {
         let second = Duration::from_secs(1);
         let table: [(Schedule, &str); 6] = [
-            (every(90 * second).unwrap(), "every 1 minute 30 seconds, counted from 1970-01-01 00:00 UTC"),
             (
-                every(Duration::from_micros(86_400_001_500)).unwrap(),
+                Schedule::every(90 * second).unwrap(),
+                "every 1 minute 30 seconds, counted from 1970-01-01 00:00 UTC",
+            ),
+            (
+                Schedule::every(Duration::from_micros(86_400_001_500)).unwrap(),
                 "every 1 day 1 millisecond 500 microseconds, counted from 1970-01-01 00:00 UTC",
             ),
             (
-                delay(7_200 * second).unwrap(),
+                Schedule::delay(7_200 * second).unwrap(),
                 "2 hours after the end of the previous run; first when the job is registered",
             ),
-            (at(WallTime::from_micros(0)), "once, at 1970-01-01 00:00:00 +00:00 (UTC)"),
+            (Schedule::at(WallTime::from_micros(0)), "once, at 1970-01-01 00:00:00 +00:00 (UTC)"),
             (Cron::parse("0 3 * * *").unwrap().into(), "at 03:00 every day"),
             (Schedule::custom(Never), "never"),
         ];

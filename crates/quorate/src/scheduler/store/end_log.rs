@@ -131,10 +131,11 @@ mod tests {
 
     #[test]
     fn the_line_of_a_run_is_short_and_shows_its_real_duration() {
-        let job =
-            Job::new("beat", crate::scheduler::schedule::every(Duration::from_secs(1)).unwrap(), |_| async {
-                Ok::<(), String>(())
-            });
+        let job = Job::new(
+            "beat",
+            crate::scheduler::schedule::Schedule::every(Duration::from_secs(1)).unwrap(),
+            |_| async { Ok::<(), String>(()) },
+        );
         let entry = HistoryEntry {
             job: Arc::clone(&job.name),
             tick: WallTime::from_micros(1_700_000_000_000_000),

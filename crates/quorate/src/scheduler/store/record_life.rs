@@ -96,12 +96,12 @@ mod tests {
     use super::*;
     use crate::scheduler::{
         policy::Misfire,
-        schedule::every,
+        schedule::Schedule,
         store::snapshot::tests::{SECOND, at},
     };
 
     fn job() -> Job {
-        let job = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let job = Job::new("j", Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         job.misfire(Misfire::run_all(10 * SECOND))
     }
 
@@ -111,7 +111,7 @@ mod tests {
         let held = |job: &Job| held([job].into_iter());
         assert_eq!(held(&job()), day);
         assert_eq!(held(&job().timeout(day * 2)), day * 2, "a run may take so long");
-        let often = Job::new("j", every(SECOND / 100).unwrap(), |_| async { Ok::<(), String>(()) });
+        let often = Job::new("j", Schedule::every(SECOND / 100).unwrap(), |_| async { Ok::<(), String>(()) });
         assert_eq!(
             held(&often),
             day / 9,

@@ -140,11 +140,11 @@ impl ChangeLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::{job::Job, schedule::every};
+    use crate::scheduler::{job::Job, schedule::Schedule};
 
     #[test]
     fn a_row_of_a_newer_version_is_read_and_not_understood() {
-        let job = Job::named("beat", every(std::time::Duration::from_secs(1)).unwrap(), "h");
+        let job = Job::named("beat", Schedule::every(std::time::Duration::from_secs(1)).unwrap(), "h");
         let definition = job.definition().unwrap();
         let row =
             StoredJob::new(&"me".into(), WallTime::from_micros(5), RequestId::from_u128(9), &definition);

@@ -7,7 +7,7 @@ use crate::{
     scheduler::{
         control::status::{RegisteredJob, RunStatus},
         job::{RequestId, RunCause},
-        schedule::{Schedule, every},
+        schedule::Schedule,
         store::{JobRow, Paused},
     },
 };
@@ -45,7 +45,7 @@ fn facts(change: impl FnOnce(&mut JobFacts)) -> JobFacts {
         ledger: Some(LedgerFacts {
             leader: Some("oak".into()),
             waiting: None,
-            job: Some(job(&every(HOUR).unwrap())),
+            job: Some(job(&Schedule::every(HOUR).unwrap())),
             nearest: None,
             others: 1,
             holders: Vec::new(),
@@ -427,7 +427,7 @@ fn schedule() {
         ["it is not due at", "its last outcome: 2027-01-15T08:20:00Z failed (exit 4), triggered", ""],
     );
     let after_end = facts(|facts| {
-        ledger(facts).job = Some(job(&crate::scheduler::schedule::delay(HOUR).unwrap()));
+        ledger(facts).job = Some(job(&crate::scheduler::schedule::Schedule::delay(HOUR).unwrap()));
         registered(facts).row.ended = Some(TICK);
     });
     let answer = answers(&after_end, Reason::Schedule, ["it is not due at", "", ""]);

@@ -24,16 +24,16 @@ impl Jobs {
     /// ([`Scheduler::handler`](crate::scheduler::Scheduler::handler)), until it is [removed](Jobs::remove). A job of the
     /// same name on the nodes is replaced, as by [`SchedulerHandle::set_jobs`](crate::scheduler::SchedulerHandle::set_jobs).
     ///
-    /// A job with the schedule [`at`](crate::scheduler::at) runs once, and is then removed. If no worker has the handler, the
+    /// A job with the schedule [`at`](crate::scheduler::Schedule::at) runs once, and is then removed. If no worker has the handler, the
     /// runs wait, within the limits of the misfire rule. If the call returns [`Accepted`], a majority of the nodes stores the
     /// job, and every later leader has it.
     ///
     /// ```
-    /// use quorate::{Job, Quorum, scheduler::{Jobs, Payload, every}};
+    /// use quorate::{Job, Quorum, scheduler::{Jobs, Payload, Schedule}};
     /// use std::time::Duration;
     ///
     /// # async fn example(quorum: &Quorum) -> Result<(), Box<dyn std::error::Error>> {
-    /// let daily = every(Duration::from_secs(86_400))?;
+    /// let daily = Schedule::every(Duration::from_secs(86_400))?;
     /// let digest = Job::named("digest-42", daily, "send-mail").payload(Payload::json(&["me@example.org"])?);
     /// Jobs::new(quorum, "billing")?.put(&digest).await?;
     /// # Ok(())

@@ -1,10 +1,10 @@
 //! Tests that every tick gets exactly one entry in the history of its job.
 
 use crate::scheduler::{
+    Schedule,
     job::{Job, RunCause, RunContext, RunOutcome},
     leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, often},
     policy::{Delivery, Misfire, Overlap, Retry},
-    schedule::{at, every},
     store::{HistoryEntry, JobAction},
 };
 use std::{
@@ -285,7 +285,7 @@ async fn ticks_due_together_start_by_priority_within_the_limit_of_runs() {
     let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let now = stage.quorum.env().wall();
     // The leader has registered all jobs before they are due.
-    let together = at(now + SECOND * 2);
+    let together = Schedule::at(now + SECOND * 2);
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
             let (order, running) = (Arc::clone(&order), Arc::clone(&running));
@@ -454,7 +454,7 @@ async fn the_next_leader_enters_the_ends_of_requested_runs_with_their_causes() {
     let stage = Stage::new();
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
-    let job = Job::new("j", every(SECOND).unwrap(), move |tick: RunContext| {
+    let job = Job::new("j", Schedule::every(SECOND).unwrap(), move |tick: RunContext| {
         count.fetch_add(usize::from(tick.cause().request().is_some()), Ordering::Relaxed);
         ok()
     });
@@ -484,7 +484,7 @@ async fn the_next_leader_enters_the_ends_of_requested_runs_with_their_causes() {
 #[tokio::test]
 async fn a_history_is_pruned_to_its_limit() {
     let stage = Stage::new();
-    let job = Job::new("j", crate::scheduler::schedule::every(PERIOD / 10).unwrap(), |_| ok()).history(20);
+    let job = Job::new("j", Schedule::every(PERIOD / 10).unwrap(), |_| ok()).history(20);
     for worker in ["a", "b"] {
         let leader = stage.candidate(worker, std::slice::from_ref(&job));
         let done = || {
@@ -510,7 +510,7 @@ async fn a_delay_counts_from_the_last_end_across_leaders() {
     let begun = Begun::default();
     let starts = Arc::clone(&begun);
     let takes = PERIOD;
-    let schedule = crate::scheduler::schedule::delay(PERIOD * 2).unwrap();
+    let schedule = Schedule::delay(PERIOD * 2).unwrap();
     let job = Job::new("j", schedule, move |tick: RunContext| {
         let starts = Arc::clone(&starts);
         async move {
@@ -556,7 +556,7 @@ async fn a_run_that_is_often_interrupted_still_runs_and_the_next_counts_from_its
     let stage = Stage::new();
     let begun = Begun::default();
     let starts = Arc::clone(&begun);
-    let schedule = crate::scheduler::schedule::delay(PERIOD).unwrap();
+    let schedule = Schedule::delay(PERIOD).unwrap();
     // The handler marks the first four executions of its run as interrupted. The leader starts an interrupted
     // run again at once only three times. After the fourth interruption, the run first waits for a pause.
     let job = Job::new("j", schedule, move |tick: RunContext| {

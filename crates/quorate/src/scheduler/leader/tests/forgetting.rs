@@ -6,7 +6,7 @@ use crate::{
         job::{Job, RunContext, RunOutcome},
         leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, never, often},
         policy::{Delivery, Misfire},
-        schedule::{Schedule, at},
+        schedule::Schedule,
         store::{HistoryEntry, JobAction, RunKey},
     },
 };
@@ -41,7 +41,7 @@ async fn all_nodes_have(stage: &Stage, key: &Arc<str>) {
 async fn a_minority_that_forgets_loses_nothing_and_is_copied_to() {
     let mut stage = Stage::new();
     let (begun, tick) = (Begun::default(), stage.quorum.env().wall() + 3 * SECOND);
-    let once = job("once", at(tick), Delivery::AtLeastOnce, &begun);
+    let once = job("once", Schedule::at(tick), Delivery::AtLeastOnce, &begun);
     let first = stage.candidate("a", std::slice::from_ref(&once));
     stage.history_when("once", |all| !all.is_empty()).await;
     first.crashes().await;

@@ -5,10 +5,10 @@ use crate::{
     ledger::{LedgerView, TermLedger},
     node::FencingToken,
     scheduler::{
+        Schedule,
         job::{Job, RunContext, RunOutcome},
         leader::tests::stage::{Begun, Candidate, PERIOD, SECOND, Stage, accepted, never},
         policy::{Delivery, Misfire, Placement},
-        schedule::{at, every},
         store::{AssignedTo, HistoryEntry, JobAction, OpenRun, RunRecord, WorkRow},
     },
     session::{Seen, Sessions},
@@ -24,7 +24,7 @@ fn due_at(tick: WallTime, delivery: Delivery, window: Duration) -> Job {
 /// Returns a job that is placed on any worker and is due once. Its handler notes its start.
 fn executed_at(tick: WallTime, begun: &Begun) -> Job {
     let begun = Arc::clone(begun);
-    let job = Job::new("j", at(tick), move |run: RunContext| {
+    let job = Job::new("j", Schedule::at(tick), move |run: RunContext| {
         begun.lock().unwrap().push(run.scheduled_at());
         async { Ok::<(), String>(()) }
     });
@@ -278,7 +278,7 @@ async fn a_leader_that_steps_down_leaves_its_open_runs_to_their_workers() {
     let (stage, begun, busy) = (Stage::new(), Begun::default(), CancellationToken::new());
     let noted = busy.clone();
     // The leader waits for the end of this run, and meanwhile its tasks notice the step-down.
-    let slow = Job::new("slow", every(PERIOD).unwrap(), move |_| {
+    let slow = Job::new("slow", Schedule::every(PERIOD).unwrap(), move |_| {
         noted.cancel();
         async {
             crate::env::Env::system().sleep(SECOND / 5).await;

@@ -7,7 +7,7 @@ use crate::{
         job::{Job, RunCause, RunContext, RunOutcome},
         leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, never, often, refused},
         policy::{Delivery, Misfire},
-        schedule::every,
+        schedule::Schedule,
         store::RequestRow,
         store::{HistoryEntry, JobAction, JobRow},
     },
@@ -166,7 +166,7 @@ async fn a_request_is_carried_out_once_however_often_it_is_sent() {
 #[tokio::test]
 async fn an_impossible_request_is_refused_with_the_reason() {
     let (stage, begun) = (Stage::new(), Begun::default());
-    let second = Job::new("second", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let second = Job::new("second", Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let leader = stage.candidate("a", &[idle(&begun, PERIOD), second]);
     let why = async |ask: JobAction| refused(&leader.ask(&stage.request(ask)).await).to_owned();
     assert!(why(JobAction::trigger(named("k"))).await.contains("a knows no job called \"k\""));

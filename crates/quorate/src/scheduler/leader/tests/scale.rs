@@ -5,7 +5,7 @@ use crate::scheduler::{
     job::{Job, RunOutcome},
     leader::tests::stage::{SECOND, Stage},
     policy::Misfire,
-    schedule::every,
+    schedule::Schedule,
 };
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn many_jobs_all_run_under_one_leader_and_the_next() {
     let round = if asked_for.is_some() { 20 * SECOND } else { 2 * SECOND };
     let stage = Stage::new();
     let env = stage.quorum.env().clone();
-    let schedule = every(round).unwrap();
+    let schedule = Schedule::every(round).unwrap();
     let jobs: Vec<Job> = (0..number)
         .map(|number| {
             let job =
@@ -70,7 +70,7 @@ async fn many_jobs_all_run_under_one_leader_and_the_next() {
         return;
     }
     let idle: Vec<Job> = jobs.iter().map(|job| job.clone().misfire(Misfire::run_once(60 * SECOND))).collect();
-    let far = every(Duration::from_secs(1_000_000)).unwrap();
+    let far = Schedule::every(Duration::from_secs(1_000_000)).unwrap();
     let idle: Vec<Job> = idle
         .iter()
         .map(|job| Job::new(job.name(), far.clone(), |_| async { Ok::<(), String>(()) }))

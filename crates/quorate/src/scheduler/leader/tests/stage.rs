@@ -10,7 +10,7 @@ use crate::{
         leader::{Leading, lead},
         registry::{Handlers, JobRegistry},
         run::{assignment::WorkerParts, worker::take_runs},
-        schedule::{Schedule, every},
+        schedule::Schedule,
         store::{HistoryEntry, JobAction, JobRequest, JobResponse},
     },
 };
@@ -27,12 +27,12 @@ pub(in crate::scheduler) const SECOND: Duration = Duration::from_secs(1);
 pub(in crate::scheduler) const PERIOD: Duration = Duration::from_millis(100);
 
 pub(in crate::scheduler) fn often() -> Schedule {
-    every(PERIOD).unwrap()
+    Schedule::every(PERIOD).unwrap()
 }
 
 /// Returns a schedule that has no tick while a test runs.
 pub(in crate::scheduler) fn never() -> Schedule {
-    every(1_000_000 * SECOND).unwrap()
+    Schedule::every(1_000_000 * SECOND).unwrap()
 }
 
 /// Five memory nodes, on which the candidates of a test lead one after another.

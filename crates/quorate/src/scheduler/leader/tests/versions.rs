@@ -8,7 +8,7 @@ use crate::{
         leader::tests::stage::{Begun, PERIOD, SECOND, Stage, never, often},
         policy::{Delivery, Misfire},
         registry::Phase,
-        schedule::every,
+        schedule::Schedule,
     },
 };
 use std::{
@@ -21,7 +21,7 @@ use std::{
 
 fn recording(name: &str, period: Duration, begun: &Begun, hangs: bool) -> Job {
     let begun = Arc::clone(begun);
-    let job = Job::new(name, every(period).unwrap(), move |tick: RunContext| {
+    let job = Job::new(name, Schedule::every(period).unwrap(), move |tick: RunContext| {
         begun.lock().unwrap().push(tick.scheduled_at());
         async move {
             if hangs {

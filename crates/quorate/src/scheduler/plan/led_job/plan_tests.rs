@@ -8,7 +8,7 @@ use crate::{
     scheduler::{
         job::{RunCause, RunOutcome},
         policy::{Delivery, Misfire, MisfireReason, MisfiredTicks, Overlap, Placement},
-        schedule::every,
+        schedule::Schedule,
         store::{
             OpenRun, RunKey, RunRecord,
             record_life::LATE_AFTER,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 fn job(delivery: Delivery) -> Job {
-    let schedule = every(SECOND).unwrap();
+    let schedule = Schedule::every(SECOND).unwrap();
     let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
     job.delivery(delivery).misfire(Misfire::run_all(10 * SECOND))
 }
@@ -374,7 +374,7 @@ fn another_schedule_counts_from_now_on() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
     plan.plan_due(&sealed, at(12));
-    let slower = Job::new("j", every(7 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let slower = Job::new("j", Schedule::every(7 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let given_up = [at(11), at(12)].map(SkippedTick::Changed);
     let replaced = plan.replace(Arc::new(slower), at(12)).unwrap();
     assert_eq!(replaced.skipped, given_up, "the waiting ticks are reported");
@@ -534,7 +534,7 @@ fn after_a_backward_clock_step_no_tick_starts_twice() {
 }
 
 fn counts_from_ends() -> (LedJob, LedgerSnapshot) {
-    let schedule = crate::scheduler::schedule::delay(7 * SECOND).unwrap();
+    let schedule = crate::scheduler::schedule::Schedule::delay(7 * SECOND).unwrap();
     let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
     let mut plan = plan(job.misfire(Misfire::Skip), at(0));
     plan.begin_after_end(at(10), None);
@@ -593,7 +593,7 @@ fn a_schedule_that_counts_from_ends_goes_on_beside_a_requested_run() {
     let (mut changed, _) = counts_from_ends();
     beside(&mut changed);
     let job = changed.job.clone();
-    let slower = Job::new("j", crate::scheduler::schedule::delay(9 * SECOND).unwrap(), |_| async {
+    let slower = Job::new("j", crate::scheduler::schedule::Schedule::delay(9 * SECOND).unwrap(), |_| async {
         Ok::<(), String>(())
     });
     changed.replace(Arc::new(slower.misfire(job.misfire)), at(30));

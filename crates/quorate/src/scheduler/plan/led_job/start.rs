@@ -99,7 +99,7 @@ mod tests {
     use crate::scheduler::{
         job::{Job, RequestId},
         policy::Misfire,
-        schedule::{Schedule, delay, every},
+        schedule::Schedule,
         store::{
             JobRow,
             saved_state::SavedState,
@@ -128,21 +128,21 @@ mod tests {
 
     #[test]
     fn the_end_of_a_run_is_needed_at_the_next_tick_of_its_job() {
-        assert_eq!(needed(&mut plan(job(every(SECOND).unwrap()), Vec::new())), Some(at(12)));
+        assert_eq!(needed(&mut plan(job(Schedule::every(SECOND).unwrap()), Vec::new())), Some(at(12)));
     }
 
     #[test]
     fn the_end_of_a_run_is_needed_at_once_if_something_waits_for_it() {
-        let counts_from_ends = plan(job(delay(SECOND).unwrap()), Vec::new());
-        let mut requested = plan(job(every(SECOND).unwrap()), Vec::new());
+        let counts_from_ends = plan(job(Schedule::delay(SECOND).unwrap()), Vec::new());
+        let mut requested = plan(job(Schedule::every(SECOND).unwrap()), Vec::new());
         let (run, _) = requested.start(at(11));
         let run = run.expect("the run of a tick");
         let cause = RunCause::Triggered { id: RequestId::from_u128(1) };
         requested.waiting.push_back(run.clone());
         requested.add_requested(PendingRun { cause, key: "run/1".into(), ..run });
-        let mut catching_up = plan(job(every(SECOND).unwrap()), Vec::new());
+        let mut catching_up = plan(job(Schedule::every(SECOND).unwrap()), Vec::new());
         catching_up.plan_due(&sealed(&[], &[]), at(13));
-        let again = job(every(SECOND).unwrap());
+        let again = job(Schedule::every(SECOND).unwrap());
         let (runs, _) = unfinished(&again, &sealed(&[3], &[]));
         let repeated = plan(again, runs);
         for (mut plan, why) in [

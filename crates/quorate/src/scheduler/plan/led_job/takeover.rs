@@ -227,7 +227,7 @@ mod tests {
         scheduler::{
             job::{RequestId, RunCause},
             policy::{Delivery, Misfire, Placement},
-            schedule::every,
+            schedule::Schedule,
             store::{
                 OpenRun, RunRecord,
                 snapshot::tests::{SECOND, at, sealed, snapshot},
@@ -236,7 +236,7 @@ mod tests {
     };
 
     fn job(delivery: Delivery) -> Job {
-        let job = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let job = Job::new("j", Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         job.delivery(delivery).misfire(Misfire::run_all(10 * SECOND))
     }
 

@@ -7,7 +7,7 @@ use crate::scheduler::{
     },
     policy::{Delivery, Misfire, Placement},
     run::{on_leader::RunEnd, pending_run::PendingRun},
-    schedule::{delay, every},
+    schedule::Schedule,
     store::{
         HistoryEntry, JobRow, OpenRun, RunKey, RunRecord,
         snapshot::tests::{SECOND, at, sealed, snapshot},
@@ -28,7 +28,7 @@ fn settings() -> LeaderSettings {
 }
 
 fn job(name: &str) -> Job {
-    let job = Job::new(name, every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let job = Job::new(name, Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     job.misfire(Misfire::run_once(10 * SECOND))
 }
 
@@ -166,7 +166,7 @@ fn the_mark_says_up_to_when_all_ticks_are_decided() {
 
 #[test]
 fn the_end_of_a_run_of_a_removed_job_does_not_restore_its_row() {
-    let schedule = delay(SECOND).unwrap();
+    let schedule = Schedule::delay(SECOND).unwrap();
     let counts = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
     let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
     let started = starts(&mut planner, 12);
@@ -182,7 +182,7 @@ fn the_end_of_a_run_of_a_removed_job_does_not_restore_its_row() {
 
 #[test]
 fn the_end_of_a_run_is_written_where_the_schedule_counts_from_it() {
-    let counts = Job::new("j", delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let counts = Job::new("j", Schedule::delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
     let started = starts(&mut planner, 12);
     planner.run_ended(done(&started[0]), false, at(13));
@@ -279,8 +279,9 @@ fn a_run_that_workers_may_execute_counts_under_the_next_leader_and_does_not_wait
 
 #[test]
 fn a_job_runs_once_after_each_end_that_it_follows() {
-    use crate::scheduler::schedule::{AfterEnd, after};
-    let follower = |name: &str, on| Job::new(name, after("j", on), |_| async { Ok::<(), String>(()) });
+    use crate::scheduler::schedule::{AfterEnd, Schedule};
+    let follower =
+        |name: &str, on| Job::new(name, Schedule::after("j", on), |_| async { Ok::<(), String>(()) });
     let jobs = || {
         [
             job("j"),
@@ -306,8 +307,9 @@ fn a_job_runs_once_after_each_end_that_it_follows() {
 
 #[test]
 fn a_new_leader_follows_the_recorded_ends_that_have_no_run_yet() {
-    use crate::scheduler::schedule::{AfterEnd, after};
-    let follower = || Job::new("ok", after("j", AfterEnd::Success), |_| async { Ok::<(), String>(()) });
+    use crate::scheduler::schedule::{AfterEnd, Schedule};
+    let follower =
+        || Job::new("ok", Schedule::after("j", AfterEnd::Success), |_| async { Ok::<(), String>(()) });
     let row = |job: Job, since| {
         let row = JobRow { since: at(since), ..JobRow::default() };
         let row = row.described_by(&job, at(since));

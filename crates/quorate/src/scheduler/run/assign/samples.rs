@@ -8,7 +8,7 @@ use crate::{
     scheduler::{
         job::{Job, RunCause, RunOutcome},
         policy::Delivery,
-        schedule::every,
+        schedule::Schedule,
         store::{Announcement, AssignedTo, OpenRun, WorkEnd, WorkResult},
     },
 };
@@ -36,7 +36,9 @@ pub(super) fn later(now: Now, by: u64) -> BootTime {
 }
 
 pub(super) fn job(name: &str) -> Arc<Job> {
-    Arc::new(Job::new(name, every(Duration::from_secs(60)).unwrap(), |_| async { Ok::<(), String>(()) }))
+    Arc::new(Job::new(name, Schedule::every(Duration::from_secs(60)).unwrap(), |_| async {
+        Ok::<(), String>(())
+    }))
 }
 
 /// Returns the first generation of a run, which has no worker.

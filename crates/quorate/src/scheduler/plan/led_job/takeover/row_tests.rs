@@ -6,7 +6,7 @@ use crate::{
         job::RequestId,
         plan::active_run::Withdrawal,
         policy::{Delivery, Misfire, Placement},
-        schedule::every,
+        schedule::Schedule,
         store::{
             Paused, RunRecord,
             snapshot::tests::{SECOND, at, snapshot, tick_record},
@@ -15,7 +15,7 @@ use crate::{
 };
 
 fn job(seconds: u32) -> Arc<Job> {
-    let job = Job::new("j", every(seconds * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let job = Job::new("j", Schedule::every(seconds * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     Arc::new(job.misfire(Misfire::run_all(100 * SECOND)))
 }
 
@@ -190,8 +190,9 @@ fn a_job_that_comes_back_in_one_term_begins_after_the_ticks_that_were_planned() 
     let again = find(job(1), &none, None, removed(old.clone(), at(12)), at(9));
     assert_eq!(again.led.next(), Some(at(13)), "though the clock has stepped back");
     assert_eq!(again.led.row.since, at(12));
-    let chain =
-        Job::new("j", crate::scheduler::schedule::delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let chain = Job::new("j", crate::scheduler::schedule::Schedule::delay(SECOND).unwrap(), |_| async {
+        Ok::<(), String>(())
+    });
     let again = find(Arc::new(chain), &none, None, removed(old, at(12)), at(9));
     assert!(again.led.next() >= Some(at(12)), "{:?}", again.led.next());
 }
@@ -257,7 +258,7 @@ fn a_new_leader_reports_the_ends_that_the_row_does_not_have_and_no_other() {
 #[test]
 fn a_leader_wakes_when_the_job_becomes_overdue_and_only_once() {
     let quiet = Job::clone(&watched(1)).misfire(Misfire::Skip);
-    let quiet = Job { schedule: crate::scheduler::schedule::at(at(5_000)), ..quiet };
+    let quiet = Job { schedule: crate::scheduler::schedule::Schedule::at(at(5_000)), ..quiet };
     let mut entry = find(Arc::new(quiet), &snapshot([]), None, None, at(3)).led;
     assert_eq!(entry.wake(), Some(at(13)));
     assert!(!entry.note_overdue(at(12)) && !entry.is_overdue());

@@ -10,7 +10,7 @@ use crate::{
         },
         policy::{Overlap, Placement},
         run::{on_leader::RunEnd, pending_run::PendingRun},
-        schedule::every,
+        schedule::Schedule,
         store::{
             RequestRow,
             snapshot::{
@@ -45,7 +45,7 @@ fn led_from(ledger: LedgerSnapshot) -> Planner {
     };
     let mut planner =
         Planner::new(ledger, crate::scheduler::plan::definitions::Definitions::default(), settings);
-    let job = Job::new("j", every(1_000_000 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let job = Job::new("j", Schedule::every(1_000_000 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     add(&mut planner, job);
     planner
 }
@@ -73,7 +73,7 @@ fn start_next(planner: &mut Planner) -> bool {
 /// Adds a job for any worker whose next tick is due in a second. Returns the run of this tick, which the
 /// leader opens at once, because it opens runs a second ahead of their ticks.
 fn opened_ahead(planner: &mut Planner) -> PendingRun {
-    let ahead = Job::new("ahead", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let ahead = Job::new("ahead", Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     add(planner, ahead.placement(Placement::AnyWorker).overlap(Overlap::Allow));
     planner.plan_due(at(NOW));
     planner.start_ready(at(NOW));
