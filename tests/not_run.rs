@@ -42,7 +42,7 @@ const LINUX_ALONE: [(&str, usize, &str); 6] = [
 /// `--libraries`.
 const WITH_FEATURES: [(&str, usize); 3] = [
     ("crates/quorate-testkit/Cargo.toml", 1),
-    ("crates/quorate/Cargo.toml", 12),
+    ("crates/quorate/Cargo.toml", 13),
     ("tests/fuzz/Cargo.toml", 5),
 ];
 

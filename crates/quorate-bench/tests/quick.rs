@@ -108,6 +108,7 @@ fn every_scenario_runs_and_measures_something() {
             "ticks",
             "rates",
             "jobs",
+            "stored",
             "idle",
             "shards",
             "regions",

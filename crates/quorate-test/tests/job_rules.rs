@@ -248,15 +248,15 @@ fn rules_that_contradict_each_other_are_refused_with_both_names() {
             vec![job("a").concurrency("db", 1), job("b").concurrency("db", 2)],
             &["\"b\"", "the job \"a\" has 1", "same limit"][..],
         ),
-        (vec![job("a").concurrency("db", 0)], &["concurrency limit of 0"]),
+        (vec![job("a").concurrency("db", 0)], &["concurrency limit of the job \"a\" is 0"]),
         (vec![job("a").concurrency("", 1)], &["concurrency key"]),
         (vec![job("a").on_workers_with(["a,b"])], &["label \"a,b\"", "without commas"]),
-        (vec![job("a").pause_after_failures(0)], &["pause_after_failures of 0 runs"]),
-        (vec![follows("a", "b"), follows("b", "a")], &["circle of jobs of \"a\", \"b\", \"a\""]),
-        (vec![follows("a", "a")], &["circle of jobs of \"a\", \"a\""]),
+        (vec![job("a").pause_after_failures(0)], &["`pause_after_failures` of the job \"a\" is 0"]),
+        (vec![follows("a", "b"), follows("b", "a")], &["\"a\" after \"b\" after \"a\", a circle"]),
+        (vec![follows("a", "a")], &["\"a\" after \"a\", a circle"]),
         (vec![follows("a", "b").jitter(SECOND)], &["jitter", "after the end of another job"]),
     ] {
-        let error = Scheduler::check_jobs(&jobs).unwrap_err().to_string();
+        let error = Scheduler::check_jobs(&jobs).unwrap_err().1.to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
     assert!(Scheduler::check_jobs(&[job("a"), follows("b", "a"), follows("c", "b")]).is_ok());

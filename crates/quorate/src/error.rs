@@ -3,7 +3,7 @@
 #[cfg(feature = "claims")]
 use crate::claim::{ClaimError, ProcessError};
 #[cfg(feature = "scheduler")]
-use crate::scheduler::{InvalidSchedule, JobsError, ScheduleError};
+use crate::scheduler::{InvalidSchedule, JobsError};
 use crate::{
     config::SettingError,
     election::{ElectionError, ResignError},
@@ -76,10 +76,6 @@ pub enum Error {
     #[cfg(feature = "scheduler")]
     #[error(transparent)]
     Timing(#[from] InvalidSchedule),
-    /// The jobs of a scheduler cannot be used.
-    #[cfg(feature = "scheduler")]
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
     /// A question about jobs, or a request to their leader, failed.
     #[cfg(feature = "scheduler")]
     #[error(transparent)]
@@ -108,7 +104,7 @@ impl Error {
                 ProcessError::DeadLettered { .. } => false,
             },
             #[cfg(feature = "scheduler")]
-            Self::Timing(_) | Self::Schedule(_) => false,
+            Self::Timing(_) => false,
             #[cfg(feature = "scheduler")]
             Self::Jobs(JobsError::NoMajority(report) | JobsError::NotPosted { report }) => {
                 !report.is_permanent()

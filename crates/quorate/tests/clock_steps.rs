@@ -9,8 +9,8 @@ use quorate::{
     election::ElectionError,
     env::{BootTime, Env, ScopedTask, SystemWorld, WallTime, World},
     node::MemoryNode,
-    quorum::Quorum,
-    scheduler::{Delivery, Job, Misfire, Placement, Schedule, ScheduleError, Scheduler, SchedulerRun},
+    quorum::{Quorum, SettingError},
+    scheduler::{Delivery, Job, Misfire, Placement, Schedule, Scheduler, SchedulerRun},
 };
 use std::{
     collections::BTreeMap,
@@ -113,7 +113,7 @@ impl Worker {
 struct Running {
     worker: Worker,
     stop: CancellationToken,
-    run: ScopedTask<Result<(), ElectionError<ScheduleError>>>,
+    run: ScopedTask<Result<(), ElectionError<SettingError>>>,
 }
 
 impl Running {

@@ -389,7 +389,12 @@ async fn names_that_key_ticks_are_checked_before_the_first_campaign() {
     };
     let never = std::future::pending::<()>;
     let twice = Scheduler::new(&quorum, "g").job(job("x")).job(job("x")).run().until(never()).await;
-    assert!(twice.expect_err("one name").to_string().contains("two jobs are called \"x\""));
+    assert!(
+        twice
+            .expect_err("one name")
+            .to_string()
+            .contains("the name of a job is \"x\", which another job has")
+    );
     let slash = Scheduler::new(&quorum, "g").job(job("x/y")).run().until(never()).await;
     assert!(slash.expect_err("a slash").to_string().contains("x/y"));
 }

@@ -341,11 +341,11 @@ fn errors_name_line_key_value_and_fix() {
         ),
         (
             job("schedule = \"* * * * *\"\njitter = \"2m\""),
-            &[":3: the job \"n\" has a jitter of 120s over ticks 60s apart; make it no longer"],
+            &[":3: jitter of the job \"n\" is 120s, over ticks 60s apart; make it no longer"],
         ),
         (
             job("every = \"1ms\"\nmisfire = { rule = \"run-all\", within = \"1h\" }"),
-            &[":3: the job \"n\" has a misfire window of 3600s, in which it is due so often"],
+            &[":3: misfire window of the job \"n\" is 3600s, in which it is due so often"],
         ),
         (
             job("every = \"1s\"\noverlap = \"cancel\""),

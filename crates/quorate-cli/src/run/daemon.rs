@@ -19,8 +19,8 @@ use quorate::{
     election::{Election, ElectionError},
     env::{BootTime, Env, ScopedTask},
     lease::Heartbeat,
-    quorum::Quorum,
-    scheduler::{Job, ScheduleError, Scheduler, SchedulerHandle},
+    quorum::{Quorum, SettingError},
+    scheduler::{Job, Scheduler, SchedulerHandle},
 };
 use std::{io, pin::pin, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -171,7 +171,7 @@ impl Daemon {
         mut self,
         mut signals: Signals,
         http: Option<&Server>,
-    ) -> Result<(), ElectionError<ScheduleError>> {
+    ) -> Result<(), ElectionError<SettingError>> {
         let handle = self.handle.clone();
         let stop = CancellationToken::new();
         let mut campaign = pin!(self.scheduler.run().until(stop.clone().cancelled_owned()));

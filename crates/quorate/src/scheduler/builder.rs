@@ -1,4 +1,5 @@
 use crate::{
+    config::SettingError,
     election::{Campaign, Election, ElectionError, Term},
     env::ScopedTask,
     lease::Heartbeat,
@@ -6,9 +7,8 @@ use crate::{
     quorum::Quorum,
     scheduler::{
         alert::{AlertHook, JobAlert},
-        check::{check, check_labels},
+        check::{JobFault, check, check_labels},
         control::serve_inbox,
-        error::ScheduleError,
         handle::SchedulerHandle,
         job::{Job, RunContext, to_handler},
         leader::{self, Leading},
@@ -86,9 +86,9 @@ impl Scheduler {
     ///
     /// ```
     /// # use quorate::{election::ElectionError, lease::Heartbeat, quorum::Quorum};
-    /// # use quorate::scheduler::{ScheduleError, Scheduler};
+    /// # use quorate::{Scheduler, SettingError};
     /// # use std::{pin::pin, time::Duration};
-    /// # async fn example(quorum: &Quorum) -> Result<(), ElectionError<ScheduleError>> {
+    /// # async fn example(quorum: &Quorum) -> Result<(), ElectionError<SettingError>> {
     /// let ttl = Duration::from_secs(10);
     /// // At most a third of the TTL, the time between two extensions.
     /// let heartbeat = quorum.heartbeat(ttl / 3);
@@ -175,17 +175,17 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// [`ScheduleError`] for the first job that cannot be run.
-    pub fn check_jobs<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Result<(), ScheduleError> {
-        check(jobs.into_iter())
+    /// The first job that cannot be run, and the reason.
+    pub fn check_jobs<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Result<(), (Arc<str>, SettingError)> {
+        check(jobs.into_iter()).map_err(|JobFault { job, error }| (job, error))
     }
 
     /// Checks the labels of a worker, as a scheduler does before its first campaign.
     ///
     /// # Errors
-    /// [`ScheduleError::Labels`].
+    /// [`SettingError`] for a label that cannot be used.
     #[doc(hidden)]
-    pub fn check_labels(labels: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), ScheduleError> {
+    pub fn check_labels(labels: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), SettingError> {
         check_labels(&Labels::new(labels))
     }
 
@@ -215,13 +215,13 @@ impl Scheduler {
     /// scheduler is drained, and every run has ended.
     ///
     /// # Errors
-    /// [`ScheduleError`] for names and rules that cannot be used. A failure of a job or a node, or the loss of
+    /// [`SettingError`] for names and rules that cannot be used. A failure of a job or a node, or the loss of
     /// the term, is not an error.
     ///
     /// # Cancel safety
     /// Dropping the future drops the active runs. The ledger then has the starts of these runs, but not their
     /// ends. The next leader decides whether they run again.
-    pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
+    pub async fn lead(&self, term: Term) -> Result<(), SettingError> {
         let ledger = self.check()?;
         let _in_use = self.registry().enter();
         let (sender, requests) = mpsc::channel(PENDING_REQUESTS_MAX);
@@ -243,7 +243,7 @@ impl Scheduler {
 
     /// Starts the task that takes and executes open runs. The task takes no more runs once `stop` is cancelled
     /// or the scheduler is drained, and ends when the runs that it executes have ended.
-    fn take(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
+    fn take(&self, stop: CancellationToken) -> Result<ScopedTask<()>, SettingError> {
         let (quorum, group) = (self.election.quorum(), self.election.group());
         let taking = WorkerParts {
             registry: self.registry().clone(),
@@ -271,13 +271,14 @@ impl Scheduler {
         self.registry.get_or_init(new)
     }
 
-    fn check(&self) -> Result<Ledger, ScheduleError> {
+    fn check(&self) -> Result<Ledger, SettingError> {
         if self.max_running == Some(0) {
-            return Err(ScheduleError::NoneAtOnce);
+            let (reason, fix) = ("so no run could begin", "use at least 1, or no limit");
+            return Err(SettingError::new("max_running", "0", reason, fix));
         }
         check_labels(&self.labels)?;
         check(self.jobs.iter())?;
-        Ok(Ledger::new(self.election.quorum(), self.election.group())?)
+        Ledger::new(self.election.quorum(), self.election.group())
     }
 }
 
@@ -287,8 +288,8 @@ impl Scheduler {
 /// [`SchedulerRun::until`] to stop at a shutdown:
 ///
 /// ```
-/// # use quorate::{ElectionError, Scheduler, scheduler::ScheduleError};
-/// # async fn example(scheduler: Scheduler) -> Result<(), ElectionError<ScheduleError>> {
+/// # use quorate::{ElectionError, Scheduler, SettingError};
+/// # async fn example(scheduler: Scheduler) -> Result<(), ElectionError<SettingError>> {
 /// let shutdown = async { Ok::<(), std::io::Error>(()) }; // such as quorate::shutdown_signal()
 /// scheduler.run().until(shutdown).await?;
 /// scheduler.run().await?; // without a shutdown of its own
@@ -304,7 +305,7 @@ pub struct SchedulerRun {
 /// Runs until the scheduler is [drained](SchedulerHandle::drain), or until an error. To stop at a shutdown too,
 /// use [`SchedulerRun::until`].
 impl IntoFuture for SchedulerRun {
-    type Output = Result<(), ElectionError<ScheduleError>>;
+    type Output = Result<(), ElectionError<SettingError>>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -318,11 +319,11 @@ impl SchedulerRun {
     /// `shutdown` may have any type, such as that of [`shutdown_signal`](crate::shutdown_signal()).
     ///
     /// # Errors
-    /// [`ElectionError`]. [`ElectionError::Work`] contains a [`ScheduleError`].
+    /// [`ElectionError`]. [`ElectionError::Work`] contains a [`SettingError`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the active runs, then releases the lease.
-    pub async fn until<S>(self, shutdown: S) -> Result<(), ElectionError<ScheduleError>>
+    pub async fn until<S>(self, shutdown: S) -> Result<(), ElectionError<SettingError>>
     where
         S: Future + Send,
     {

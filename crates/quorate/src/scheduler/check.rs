@@ -1,7 +1,7 @@
 //! Checks jobs before the first campaign.
 
+use crate::config::SettingError;
 use crate::scheduler::{
-    error::{ScheduleError, TICKS_MAX},
     job::Job,
     policy::{Concurrency, Labels, Misfire},
     store::record_life::ticks_kept,
@@ -19,8 +19,45 @@ const EXPECT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// The largest number of history entries that a job may keep.
 const HISTORY_MAX: usize = 10_000;
 
+/// The largest number of ticks that a group's ledger keeps. A new leader reads the whole ledger, so this number
+/// limits the time of a takeover.
+const TICKS_MAX: u128 = 200_000;
+
+/// A job that cannot be run, or not together with the others, and the reason.
+#[derive(Debug)]
+pub(super) struct JobFault {
+    pub(super) job: Arc<str>,
+    pub(super) error: SettingError,
+}
+
+impl JobFault {
+    fn new(job: &Job, field: &str, value: impl Into<String>, reason: &str, fix: &str) -> Self {
+        let name = &job.name;
+        Self {
+            job: Arc::clone(name),
+            error: SettingError::new(format!("{field} of the job {name:?}"), value, reason, fix),
+        }
+    }
+
+    /// Returns the fault of a second job of the same name.
+    pub(super) fn duplicate(name: &Arc<str>) -> Self {
+        let (reason, fix) =
+            ("which another job has, and which keys the ticks", "give each job a name of its own");
+        Self {
+            job: Arc::clone(name),
+            error: SettingError::new("the name of a job", format!("{name:?}"), reason, fix),
+        }
+    }
+}
+
+impl From<JobFault> for SettingError {
+    fn from(fault: JobFault) -> Self {
+        fault.error
+    }
+}
+
 /// Checks whether these jobs can be run together. Returns the first reason against it as an error.
-pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), ScheduleError> {
+pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), JobFault> {
     let jobs: Vec<&Job> = jobs.collect();
     check_keys(&jobs)?;
     check_circles(&jobs)?;
@@ -28,63 +65,71 @@ pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), Sched
     let mut kept = 0;
     for job in jobs {
         check_one(job)?;
-        let name = Arc::clone(job.name());
         kept += ticks_kept(job);
         if kept > TICKS_MAX {
-            return Err(ScheduleError::TooManyTicks { name, window: job.misfire.within() });
+            let reason = format!(
+                "in which it is due so often that the ledger would keep more than {TICKS_MAX} ticks of all jobs together"
+            );
+            let window = format!("{:?}", job.misfire.within());
+            return Err(JobFault::new(
+                job,
+                "misfire window",
+                window,
+                &reason,
+                "shorten the windows or lengthen the periods",
+            ));
         }
-        if !names.insert(Arc::clone(&name)) {
-            return Err(ScheduleError::DuplicateJob { name });
+        if !names.insert(&job.name) {
+            return Err(JobFault::duplicate(&job.name));
         }
     }
     Ok(())
 }
 
 /// Checks the labels of a worker.
-pub(super) fn check_labels(labels: &Labels) -> Result<(), ScheduleError> {
-    labels.fault().map_or(Ok(()), |(value, fix)| Err(ScheduleError::Labels { value, fix }))
+pub(super) fn check_labels(labels: &Labels) -> Result<(), SettingError> {
+    let fault =
+        |(value, fix)| Err(SettingError::new("a label of the worker", value, "which cannot be used", fix));
+    labels.fault().map_or(Ok(()), fault)
 }
 
 /// Checks that all jobs with a concurrency key have the same limit.
-fn check_keys(jobs: &[&Job]) -> Result<(), ScheduleError> {
+fn check_keys(jobs: &[&Job]) -> Result<(), JobFault> {
     let mut limits: BTreeMap<&Arc<str>, (usize, &Arc<str>)> = BTreeMap::new();
     for job in jobs {
         let Some(Concurrency { key, limit }) = &job.concurrency else { continue };
         let (known, other) = *limits.entry(key).or_insert((*limit, &job.name));
         if known != *limit {
-            let value = format!("{limit} for {key:?}, for which the job {other:?} has {known}");
+            let reason = format!("and the job {other:?} has {known} for the same key {key:?}");
             let fix = "give all jobs with a key the same limit";
-            return Err(ScheduleError::Rule {
-                name: Arc::clone(&job.name),
-                field: "concurrency limit",
-                value,
-                fix,
-            });
+            return Err(JobFault::new(job, "concurrency limit", limit.to_string(), &reason, fix));
         }
     }
     Ok(())
 }
 
 /// Checks that no jobs follow each other in a circle.
-fn check_circles(jobs: &[&Job]) -> Result<(), ScheduleError> {
-    let follows = jobs.iter().filter_map(|job| Some((&job.name, &job.schedule.follows()?.job)));
-    let follows: BTreeMap<&Arc<str>, &Arc<str>> = follows.collect();
-    for name in follows.keys() {
+fn check_circles(jobs: &[&Job]) -> Result<(), JobFault> {
+    let followers = || jobs.iter().filter_map(|job| Some((*job, &job.schedule.follows()?.job)));
+    let follows: BTreeMap<&Arc<str>, &Arc<str>> =
+        followers().map(|(job, before)| (&job.name, before)).collect();
+    for (job, _) in followers() {
+        let name = &job.name;
         // A circle has at most as many jobs as there are. Its other jobs are found under their own names.
-        let mut line = vec![*name];
-        let mut at = *name;
+        let mut line = vec![name];
+        let mut at = name;
         while let Some(before) = follows.get(at).filter(|_| line.len() <= follows.len()) {
-            if before == name {
+            if *before == name {
                 line.push(name);
                 let line: Vec<String> = line.iter().map(|job| format!("{job:?}")).collect();
-                let value = format!("{} (each runs after the next)", line.join(", "));
                 let fix = "let one of them have a schedule of its own";
-                return Err(ScheduleError::Rule {
-                    name: Arc::clone(name),
-                    field: "circle of jobs",
-                    value,
+                return Err(JobFault::new(
+                    job,
+                    "line",
+                    line.join(" after "),
+                    "a circle in which no job is the first",
                     fix,
-                });
+                ));
             }
             line.push(before);
             at = before;
@@ -94,69 +139,97 @@ fn check_circles(jobs: &[&Job]) -> Result<(), ScheduleError> {
 }
 
 /// Checks the name and the rules of one job.
-pub(super) fn check_one(job: &Job) -> Result<(), ScheduleError> {
-    let name = || Arc::clone(&job.name);
+pub(super) fn check_one(job: &Job) -> Result<(), JobFault> {
     if job.name.is_empty()
         || job.name.len() > 128
         || job.name.contains('/')
         || job.name.chars().any(char::is_control)
     {
-        return Err(ScheduleError::JobName { name: name() });
-    }
-    let rule = |field, value: String, fix| Err(ScheduleError::Rule { name: name(), field, value, fix });
-    let gap = job.gap;
-    if job.jitter > gap {
-        return rule(
-            "jitter",
-            format!("{:?} over ticks {gap:?} apart", job.jitter),
-            "make it no longer than that",
+        let fix = "use 1 to 128 bytes without slashes or control characters";
+        let error = SettingError::new(
+            "the name of a job",
+            format!("{:?}", job.name),
+            "which cannot key its ticks",
+            fix,
         );
+        return Err(JobFault { job: Arc::clone(&job.name), error });
+    }
+    let rule = |field: &str, value: String, reason: &str, fix: &str| {
+        Err(JobFault::new(job, field, value, reason, fix))
+    };
+    let gap = job.gap;
+    let apart = format!("over ticks {gap:?} apart");
+    if job.jitter > gap {
+        return rule("jitter", format!("{:?}", job.jitter), &apart, "make it no longer than that");
     }
     if let Misfire::RunOnce { within } | Misfire::RunAll { within } = job.misfire
         && within < least_window(gap)
     {
-        let value = format!("{within:?} over ticks {gap:?} apart");
-        return rule("misfire window", value, "make it no shorter than that, or the rule `skip`");
+        return rule(
+            "misfire window",
+            format!("{within:?}"),
+            &apart,
+            "make it no shorter than that, or the rule `skip`",
+        );
     }
     if job.retries.attempts() == 0 {
-        return rule("retries", "0 attempts".to_owned(), "use 1 for a job that is never tried again");
+        return rule(
+            "number of attempts",
+            "0".to_owned(),
+            "so no run would begin",
+            "use 1 for a job that is never tried again",
+        );
     }
     if job.timeout.is_some_and(|timeout| timeout.is_zero()) {
-        return rule("timeout", "0".to_owned(), "leave it out for a job without a time limit");
+        return rule(
+            "timeout",
+            "0s".to_owned(),
+            "so no run could end in time",
+            "leave it out for a job without a time limit",
+        );
     }
     if let Some(time) = job.expect_within
         && (time < gap || time > EXPECT_MAX)
     {
-        let value = format!("{time:?} over ticks {gap:?} apart");
-        return rule("expect_within", value, "make it no shorter than that, and no longer than ten years");
+        let fix = "make it no shorter than that, and no longer than ten years";
+        return rule("time `expect_within`", format!("{time:?}"), &apart, fix);
     }
     if job.schedule.follows().is_some() && !job.jitter.is_zero() {
-        return rule("jitter", format!("{:?} after the end of another job", job.jitter), "leave it out");
+        return rule("jitter", format!("{:?}", job.jitter), "after the end of another job", "leave it out");
     }
     if let Some((value, fix)) = job.labels.fault() {
-        return rule("required", value, fix);
+        return rule("rule `required`", value, "which cannot be used", fix);
     }
     if let Some(Concurrency { key, limit }) = &job.concurrency {
         if *limit == 0 {
-            return rule("concurrency limit", "0".to_owned(), "use 1 or more, or leave the rule out");
+            let fix = "use 1 or more, or leave the rule out";
+            return rule("concurrency limit", "0".to_owned(), "so no run would begin", fix);
         }
         if key.is_empty() || key.len() > 128 || key.chars().any(char::is_control) {
             let shown: String = key.chars().take(80).collect();
-            return rule(
-                "concurrency key",
-                format!("{shown:?}"),
-                "use 1 to 128 bytes without control characters",
-            );
+            let fix = "use 1 to 128 bytes without control characters";
+            return rule("concurrency key", format!("{shown:?}"), "which cannot be a key", fix);
         }
     }
     if job.pause_after_failures == Some(0) {
-        return rule("pause_after_failures", "0 runs".to_owned(), "use 1 or more, or leave it out");
+        let fix = "use 1 or more, or leave it out";
+        return rule("number `pause_after_failures`", "0".to_owned(), "so it would never run", fix);
     }
     if job.keep_output > OUTPUT_MAX {
-        return rule("kept output", format!("{} bytes", job.keep_output), "keep at most 4096");
+        return rule(
+            "kept output",
+            format!("{} bytes", job.keep_output),
+            "too much for the ledger",
+            "keep at most 4096",
+        );
     }
     if job.history > HISTORY_MAX {
-        return rule("history", format!("{} entries", job.history), "keep at most 10000");
+        return rule(
+            "history",
+            format!("{} entries", job.history),
+            "too long for the ledger",
+            "keep at most 10000",
+        );
     }
     Ok(())
 }

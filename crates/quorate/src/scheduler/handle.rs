@@ -1,5 +1,11 @@
-use crate::scheduler::{
-    check::check, counts::RunCounts, error::ScheduleError, job::Job, registry::JobRegistry,
+use crate::{
+    config::SettingError,
+    scheduler::{
+        check::{JobFault, check},
+        counts::RunCounts,
+        job::Job,
+        registry::JobRegistry,
+    },
 };
 use std::sync::Arc;
 
@@ -11,7 +17,7 @@ use std::sync::Arc;
 /// workers have. Clones of a handle change the same jobs.
 ///
 /// ```
-/// use quorate::{Job, Scheduler, scheduler::{ScheduleError, Schedule}};
+/// use quorate::{Job, Scheduler, SettingError, scheduler::Schedule};
 /// use std::time::Duration;
 ///
 /// # fn example(scheduler: &Scheduler) -> Result<(), Box<dyn std::error::Error>> {
@@ -32,15 +38,15 @@ impl SchedulerHandle {
     /// run.
     ///
     /// # Errors
-    /// [`ScheduleError`] if the job cannot be run, or if there is a job of this name. Then nothing changes.
-    pub fn add(&self, job: Job) -> Result<(), ScheduleError> {
+    /// [`SettingError`] if the job cannot be run, or if there is a job of this name. Then nothing changes.
+    pub fn add(&self, job: Job) -> Result<(), SettingError> {
         self.registry.change(|jobs| {
             let name = Arc::clone(job.name());
             if jobs.contains_key(&name) {
-                return Err(ScheduleError::DuplicateJob { name });
+                return Err(JobFault::duplicate(&name).into());
             }
             jobs.insert(name, Arc::new(job));
-            check(jobs.values().map(|job| &**job))
+            Ok(check(jobs.values().map(|job| &**job))?)
         })
     }
 
@@ -59,8 +65,8 @@ impl SchedulerHandle {
     /// from the next run on.
     ///
     /// # Errors
-    /// [`ScheduleError`] if a job cannot be run. Then nothing changes.
-    pub fn set_jobs(&self, jobs: Vec<Job>) -> Result<(), ScheduleError> {
+    /// [`SettingError`] if a job cannot be run. Then nothing changes.
+    pub fn set_jobs(&self, jobs: Vec<Job>) -> Result<(), SettingError> {
         check(jobs.iter())?;
         self.registry.change(|old| {
             *old = jobs.into_iter().map(|job| (Arc::clone(job.name()), Arc::new(job))).collect();

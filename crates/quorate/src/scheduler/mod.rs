@@ -128,7 +128,6 @@ mod builder;
 mod check;
 pub(crate) mod control;
 mod counts;
-mod error;
 mod handle;
 pub(crate) mod job;
 mod leader;
@@ -145,7 +144,6 @@ pub use builder::{Scheduler, SchedulerRun};
 pub use control::{Accepted, Explanation, JobStatus, Jobs, JobsError, Reason, RunStatus, StoredDefinition};
 #[doc(hidden)]
 pub use counts::{JobCounts, Lateness, RunCounts};
-pub use error::ScheduleError;
 pub use handle::SchedulerHandle;
 pub use job::{Job, Payload, RequestId, RunCause, RunContext, RunOutcome};
 #[doc(hidden)]

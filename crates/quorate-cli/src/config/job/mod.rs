@@ -14,9 +14,7 @@ use super::{
     file::{BackgroundText, DeliveryText, JobText, MisfireText, RuleText, Time},
 };
 use crate::files::beside;
-use quorate::scheduler::{
-    Delivery, Job, Misfire, Overlap, Placement, Retry, Schedule, ScheduleError, Scheduler,
-};
+use quorate::scheduler::{Delivery, Job, Misfire, Overlap, Placement, Retry, Schedule, Scheduler};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -169,14 +167,8 @@ fn check_with_scheduler(
         job.with_rules(Job::new(&job.name, job.schedule.clone(), |_| async { Ok::<(), String>(()) }))
     };
     let all: Vec<Job> = jobs.iter().map(idle).collect();
-    Scheduler::check_jobs(&all).map_err(|error| {
-        let named = match &error {
-            ScheduleError::Rule { name, .. } | ScheduleError::TooManyTicks { name, .. } => Some(name),
-            _ => None,
-        };
-        let job = written
-            .iter()
-            .find(|job| named.is_some_and(|name| **name == *job.as_ref().name.as_ref().as_str()));
+    Scheduler::check_jobs(&all).map_err(|(name, error)| {
+        let job = written.iter().find(|job| *name == *job.as_ref().name.as_ref().as_str());
         source.error(job.map(|job| job.as_ref().name.span()), &error.to_string())
     })
 }

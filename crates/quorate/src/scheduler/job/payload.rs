@@ -155,7 +155,12 @@ mod tests {
         let job = "welcome".into();
         assert_eq!(Payload::read::<Vec<u8>>(b"[1,2]", &job), Ok(vec![1, 2]));
         let error = Payload::read::<Vec<u8>>(b"{\"secret\":1}", &job).unwrap_err().to_string();
-        assert!(error.starts_with("the payload of the job \"welcome\" is not the JSON"), "{error}");
+        assert!(
+            error.starts_with(
+                "payload of the job \"welcome\" is 12 bytes, not the JSON that its handler expects"
+            ),
+            "{error}"
+        );
         assert!(!error.contains("secret"), "{error}");
         assert_eq!(format!("{:?}", Payload::new("secret").unwrap()), "Payload(6 bytes)");
     }

@@ -78,7 +78,7 @@ impl Jobs {
         };
         let mut definitions = Vec::with_capacity(jobs.len());
         for job in jobs {
-            crate::scheduler::check::check_one(job).map_err(|error| invalid(job, error.to_string()))?;
+            crate::scheduler::check::check_one(job).map_err(|fault| invalid(job, fault.error.to_string()))?;
             let definition = job.definition().map_err(|reason| invalid(job, reason))?;
             definitions.push(DefinitionText::new(&definition));
         }

@@ -88,7 +88,7 @@ async fn jobs_are_added_and_removed_while_others_run() {
     stage.when("it runs", || long.load(Ordering::Relaxed) == 1).await;
     handle.add(recording("new", PERIOD, &begun, false)).unwrap();
     let twice = handle.add(recording("new", PERIOD, &begun, false)).unwrap_err();
-    assert!(twice.to_string().contains("two jobs are called \"new\""), "{twice}");
+    assert!(twice.to_string().contains("the name of a job is \"new\", which another job has"), "{twice}");
     stage.when("the new one runs", || begun.lock().unwrap().len() > 2).await;
     let other = Begun::default();
     handle.set_jobs(vec![steady.clone(), recording("new", PERIOD / 2, &other, false)]).unwrap();

@@ -139,7 +139,7 @@ impl Planner {
         let unreadable = |why| format!("the leader {leader} cannot run the definition: {why}");
         let definition = JobDefinition::parse(text).map_err(unreadable)?;
         let job = self.definitions.job_of(&definition, now).map_err(unreadable)?;
-        check_one(&job).map_err(|error| error.to_string())?;
+        check_one(&job).map_err(|fault| fault.error.to_string())?;
         let name = &job.name;
         if !self.definitions.contains(name) {
             if self.table.id(name).is_some() || self.own.contains(name) {
