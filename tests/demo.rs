@@ -10,7 +10,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -156,8 +156,8 @@ fn on_redis_servers_it_keeps_its_promises_and_leaves_nothing() {
     assert_eq!(inside(scratch.path()), Vec::<PathBuf>::new());
 }
 
-/// Starts a demo on Redis servers. Reads its output until the first worker leads.
-fn first_leader(scratch: &Path) -> (Child, String) {
+/// Starts a demo on Redis servers. Reads its output until the first worker leads. A demo whose output is closed ends.
+fn first_leader(scratch: &Path) -> (Child, BufReader<ChildStdout>, String) {
     let demo = demo(&["--redis"]).env("TMPDIR", scratch).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut demo = demo.unwrap();
     let mut said = String::new();
@@ -167,14 +167,14 @@ fn first_leader(scratch: &Path) -> (Child, String) {
     }
     assert_eq!(pids(&said).len(), 3, "{said}");
     assert!(inside(scratch).len() >= 5, "five servers:\n{said}");
-    (demo, said)
+    (demo, lines, said)
 }
 
 #[test]
 fn a_signal_ends_it_with_all_that_it_started() {
     let _alone = alone();
     let scratch = TempDir::new().unwrap();
-    let (mut demo, said) = first_leader(scratch.path());
+    let (mut demo, _output, said) = first_leader(scratch.path());
     kill_process(Pid::from_child(&demo), Signal::INT).unwrap();
     assert_eq!(demo.wait().unwrap().code(), Some(130), "{said}");
     assert!(pids(&said).into_iter().all(|pid| test_kill_process(pid).is_err()), "{said}");
@@ -186,7 +186,7 @@ fn a_signal_ends_it_with_all_that_it_started() {
 fn killed_itself_it_leaves_no_process() {
     let _alone = alone();
     let scratch = TempDir::new().unwrap();
-    let (mut demo, said) = first_leader(scratch.path());
+    let (mut demo, _output, said) = first_leader(scratch.path());
     demo.kill().unwrap();
     demo.wait().unwrap();
     until("workers", &said, || pids(&said).into_iter().all(|pid| test_kill_process(pid).is_err()));

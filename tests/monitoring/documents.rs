@@ -13,8 +13,8 @@ const ALERTS: [&str; 12] = [
     "ClockOff",
     "JobFailed",
     "JobOverdue",
-    "JobWithoutWorker",
     "JobPausedLong",
+    "JobWithoutWorker",
     "HistoryLossy",
     "CopyIncomplete",
 ];
