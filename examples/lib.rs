@@ -9,7 +9,6 @@ use quorate::{
     node::MemoryNode,
     quorum::{Quorum, QuorumBuilder},
 };
-use quorate_redis::Connect;
 use std::{error::Error, sync::OnceLock, time::Duration};
 
 pub mod readme;
@@ -23,7 +22,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// If the arguments are no Redis URLs.
 pub fn quorum(worker: &str) -> Result<Quorum, Failure> {
     let urls: Vec<String> = std::env::args().skip(1).collect();
-    let builder = if urls.is_empty() { in_memory() } else { Quorum::redis(urls)?.into() };
+    let builder = if urls.is_empty() { in_memory() } else { Quorum::redis(urls)? };
     // New nodes wait before they vote, because they may have lost leases. In an example there are no earlier
     // leases, so the nodes need not wait.
     Ok(builder.worker(worker).max_ttl(Duration::from_secs(10)).trust_new_nodes(true).build()?)

@@ -9,7 +9,7 @@ use quorate::claim::{
     stream::{Ended, Message, Outcome, Received},
 };
 use quorate_examples::{Failure, quorum};
-use quorate_redis::streams::{StreamMessage, StreamSource};
+use quorate::redis::streams::{StreamMessage, StreamSource};
 use quorate_testkit::redis::RedisServer;
 use std::{
     sync::{

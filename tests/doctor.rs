@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use quorate_testkit::redis::{RedisConfig, RedisServer};
 use quorate_tests::support::{Ended, Nodes, Program};
 use serde_json::Value;

@@ -309,11 +309,19 @@ fn the_description_agrees_with_every_answer_and_operations_need_their_token() {
     let order =
         paths.keys().filter(|path| *path != resign).chain([&resign.to_owned()]).cloned().collect::<Vec<_>>();
     for path in order {
-        let at = path.replace("{job}", if path.ends_with("cancel") { "slow" } else { "beat" });
-        let at = at.replace("{set}", "orders").replace("{id}", "order%2F1");
         for (method, described) in paths[&path].as_object().expect("methods") {
             let method = method.to_uppercase();
-            let body = if at.ends_with("backfill") {
+            let job = match &*method {
+                "PUT" | "DELETE" => "letter",
+                _ if path.ends_with("cancel") => "slow",
+                _ => "beat",
+            };
+            let at = path.replace("{job}", job).replace("{set}", "orders").replace("{id}", "order%2F1");
+            let body = if method == "POST" && at.ends_with("/jobs") {
+                r#"{"job":"letter","schedule":"0 3 * * *","handler":"mail"}"#
+            } else if method == "PUT" {
+                r#"{"schedule":"0 4 * * *","handler":"mail"}"#
+            } else if at.ends_with("backfill") {
                 r#"{"from":"2026-11-21T03:00:00Z","until":"2026-11-21T03:00:02Z"}"#
             } else if at.ends_with("/freeze") {
                 r#"{"reason":"a migration","for":"1h"}"#
@@ -324,8 +332,8 @@ fn the_description_agrees_with_every_answer_and_operations_need_their_token() {
             let denied = anyone.request(&method, &at, "", body);
             assert_eq!(denied.status, if health { 200 } else { 401 }, "{at}: {denied}");
             assert!(!denied.body.contains("127.0.0.1") && !denied.body.contains("worker"), "{denied}");
-            if method == "POST" {
-                let refused = reader.post(&at, body).expect(403).error();
+            if method != "GET" {
+                let refused = reader.request(&method, &at, "", body).expect(403).error();
                 assert!(refused.contains("send the token of http.operate_token_file"), "{refused}");
             }
             // The nodes store nothing of the message.
@@ -381,7 +389,8 @@ fn unknown_paths_methods_and_parameters_are_refused_with_the_fix() {
         ("GET", "/nothing%3Cscript%3E", 404, "there is no path"),
         ("GET", "/api/v1/jobs/", 404, "there is no path"),
         ("POST", "/metrics", 405, "the header Allow lists its methods"),
-        ("DELETE", "/api/v1/jobs/beat", 405, "no method DELETE"),
+        ("PATCH", "/api/v1/jobs/beat", 405, "no method PATCH"),
+        ("DELETE", "/api/v1/jobs/beat", 401, "http.operate_token_file"),
         ("GET", "/api/v1/jobs/beat/trigger", 405, "no method GET"),
         ("GET", "/metrics?name=x", 400, "there are no parameters here"),
         ("GET", "/api/v1/jobs?group=x", 400, "unknown parameter \"group\""),

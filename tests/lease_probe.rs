@@ -19,7 +19,6 @@ use quorate::{
     lease::Lease,
     quorum::{Quorum, QuorumConfig},
 };
-use quorate_redis::Connect;
 use quorate_tests::support::Sink;
 use std::{fs::File, io::Write, path::Path, thread, time::Duration};
 

@@ -7,7 +7,7 @@ use quorate::{
     node::FencingToken,
     quorum::{Quorum, QuorumConfig},
 };
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use quorate_testkit::redis::{RedisConfig, RedisServer};
 use quorate_tests::support::{Nodes, PATIENCE, Program, until};
 use serde_json::Value;

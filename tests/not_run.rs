@@ -12,7 +12,7 @@ use std::{
 
 /// The files with `#[ignore]`, the number of ignored tests in each file, and the reason why they are ignored.
 const IGNORED: [(&str, usize, &str); 4] = [
-    ("crates/quorate-redis/tests/claims.rs", 1, "a process that the other tests of the file start"),
+    ("tests/redis/claims.rs", 1, "a process that the other tests of the file start"),
     (
         "crates/quorate/src/node/file/access_tests.rs",
         1,

@@ -12,7 +12,7 @@ use quorate::{
     lease::{Lease, TryAcquire},
     quorum::{NodeState, Quorum},
 };
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{Nodes, PATIENCE, Program, now, until};
 use std::time::Duration;

@@ -380,7 +380,7 @@ computing() {
     say "the examples in the documentation"
     cargo test --doc --workspace --all-features || status=1
     say "subsets of the features"
-    for features in "" scheduler claims file-node metrics cron-crate jiff sabotage; do
+    for features in "" scheduler claims redis file-node metrics cron-crate jiff sabotage; do
         cargo check --quiet -p quorate --no-default-features --features "$features" || status=1
     done
     # The unit tests of the subsets that leave out modules.

@@ -12,10 +12,7 @@ use quorate::{
         stream::{Ended, Message, Outcome, Received},
     },
     quorum::Quorum,
-};
-use quorate_redis::{
-    Connect,
-    streams::{StreamMessage, StreamSource},
+    redis::streams::{StreamMessage, StreamSource},
 };
 use redis::aio::MultiplexedConnection;
 use std::{error::Error, io::Write, process::ExitCode, time::Duration};

@@ -8,7 +8,7 @@ use quorate::{
     claim::stream::Message,
     env::{SystemWorld, World},
 };
-use quorate_redis::streams::{Begin, StreamError, StreamMessage, StreamSource};
+use quorate::redis::streams::{Begin, StreamError, StreamMessage, StreamSource};
 use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use quorate_tests::support::{Crew, PATIENCE, Told, until};
 use redis::{Commands, Connection, Value};

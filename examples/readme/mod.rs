@@ -5,7 +5,6 @@ use quorate::{
     Claims, Cron, Election, FencingToken, Job, Quorum, Scheduler, Term, claim::ClaimHandle, env::WallTime,
     scheduler::RunContext, shutdown_signal,
 };
-use quorate_redis::Connect;
 use tokio_util::sync::CancellationToken;
 
 /// A service that leads, runs a job and handles a message, until SIGTERM or Ctrl-C.

@@ -10,18 +10,18 @@ use quorate::{
     },
     quorum::Quorum,
 };
-use quorate_redis::{Connect, RedisNode};
+use quorate::redis::RedisNode;
 use quorate_testkit::redis::RedisServer;
 use std::time::Duration;
 
 /// The futures that the tests of this file cover. Every test also covers `World::sleep_until`, because it uses
 /// timers.
 pub(crate) const TRIED: &[&str] = &[
-    "Connect::connect",
+    "Quorum::connect",
     "Node::open",
     "RedisNode::examine",
     "RedisNode::stored_names",
-    "RedisQuorumBuilder::connect",
+    "QuorumBuilder::connect",
     "Session::send",
     "World::sleep_until",
     "::shutdown_signal",
@@ -71,7 +71,7 @@ async fn at_every_await_point<T>(what: &str, server: &RedisServer, work: impl As
 #[tokio::test]
 async fn connect() {
     let server = server();
-    at_every_await_point("Connect::connect", &server, async || {
+    at_every_await_point("Quorum::connect", &server, async || {
         Quorum::connect([server.url()]).await.expect("it is there");
     })
     .await;
@@ -84,8 +84,8 @@ async fn connect() {
 #[tokio::test]
 async fn connect_a_builder() {
     let server = server();
-    at_every_await_point("RedisQuorumBuilder::connect", &server, async || {
-        let builder = quorate_redis::builder([server.url()]).expect("a URL");
+    at_every_await_point("QuorumBuilder::connect", &server, async || {
+        let builder = Quorum::redis([server.url()]).expect("a URL");
         builder.worker("w").connect().await.expect("sound settings");
     })
     .await;

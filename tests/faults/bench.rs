@@ -4,7 +4,7 @@ use quorate::{
     node::{Cause, FencingToken, Hello, Node, PushSender},
     quorum::{NodeState, NodeStatus, QuarantineReason, Quorum, QuorumBuilder, QuorumConfig, VoteRejection},
 };
-use quorate_redis::{RedisNode, RedisSession};
+use quorate::redis::{RedisNode, RedisSession};
 use quorate_testkit::{
     proxy::{Directions, Proxy},
     redis::{RedisCluster, RedisConfig, RedisServer},

@@ -20,7 +20,7 @@ use quorate::{
     lease::{Lease, TryAcquire},
     quorum::Quorum,
 };
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use quorate_testkit::redis::{RedisCluster, RedisServer};
 use quorate_tests::support::{PATIENCE, Program, until};
 use std::{

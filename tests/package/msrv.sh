@@ -15,5 +15,5 @@ fi
 for features in --no-default-features "" --all-features; do
     # shellcheck disable=SC2086 # an empty word is no argument
     CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/msrv rustup run "$oldest" cargo check --quiet --locked $features \
-        -p quorate -p quorate-redis -p quorate-postgres -p quorate-operator -p quorate-web -p quorate-test -p quorate-cli
+        -p quorate -p quorate-postgres -p quorate-operator -p quorate-web -p quorate-test -p quorate-cli
 done

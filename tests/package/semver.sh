@@ -23,4 +23,4 @@ if ! cargo semver-checks --version >/dev/null 2>&1; then
     rm -rf target/semver-checks/build
 fi
 # quorate-cli has a binary; its library is not a public interface.
-cargo semver-checks --baseline-rev "$last" -p quorate -p quorate-redis -p quorate-postgres -p quorate-web -p quorate-test
+cargo semver-checks --baseline-rev "$last" -p quorate -p quorate-postgres -p quorate-web -p quorate-test

@@ -1,6 +1,6 @@
 use super::fit_to_print;
 use quorate::node::{Refusal, Reply};
-use quorate_redis::probe::{self, ExpectedReply};
+use quorate::redis::probe::{self, ExpectedReply};
 
 pub(super) const REPLIES: &[&str] = &[
     "\u{1}",

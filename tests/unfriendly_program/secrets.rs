@@ -2,7 +2,7 @@ use super::config;
 use crate::unfriendly::{fit_to_print, text};
 use quorate::node::Node;
 use quorate_cli::{config::Environment, config::NodeSpec, probe};
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 
 /// A password that occurs in no other text.

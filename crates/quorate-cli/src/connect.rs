@@ -13,7 +13,7 @@ use quorate::{
     quorum::{NoMajority, NodeOutcome, NodeState, NodeStatus, Quorum, QuorumConfig, QuorumStatus},
 };
 pub(crate) use quorate_operator::view::without_name;
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use std::{
     fmt::Write,
     path::{Path, PathBuf},

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::node::{FileNode, MemoryNode};
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use quorate_testkit::{conformance, redis::RedisServer};
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -10,7 +10,7 @@ use quorate::{
     env::{SystemWorld, World},
     node::{NodeTime, Resource},
 };
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use quorate_testkit::{
     differential::{
         Ask, Count, DynTarget, Fault, FileKind, Kind, Late, Life, MemoryKind, ShiftedWorld, Stamp, Step,

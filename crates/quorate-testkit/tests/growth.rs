@@ -18,7 +18,6 @@ use quorate::{
     quorum::{Quorum, QuorumConfig},
     scheduler::{Job, Placement, RunOutcome, Schedule, Scheduler, SchedulerHandle},
 };
-use quorate_redis::Connect;
 use quorate_testkit::redis::{RedisCluster, RedisConfig};
 use std::{
     collections::BTreeMap,

@@ -16,7 +16,7 @@ use quorate::{
     quorum::{NodeState, Quorum, QuorumBuilder, QuorumConfig},
     scheduler::{Job, Schedule, Scheduler},
 };
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use quorate_testkit::hostile::{HostileServer, Hostility};
 use std::{
     convert::Infallible,

@@ -31,7 +31,7 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Failure> {
-//!     // Nodes of this process alone. With `quorate-redis`: Quorum::connect(["redis://a", "redis://b", "redis://c"]).await?
+//!     // Nodes of this process alone. With the feature `redis`: Quorum::connect(["redis://a", "redis://b", "redis://c"]).await?
 //!     let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
 //!     let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
 //!
@@ -79,7 +79,7 @@
 //!
 //! * [`mod@env`]: points in time
 //! * `measure`: counters, gauges and histograms (feature `metrics`)
-//! * [`node`]: one server. The memory node and the file node are here; Redis servers are in `quorate-redis`
+//! * [`node`]: one server. The memory node and the file node; Redis servers are in [`redis`]
 //! * `config`: the settings; `trust`: the rules on which nodes may vote; `vote`: the count of votes;
 //!   `driver`: one task for each node
 //! * [`lease`]: leases, the task that renews them, fencing
@@ -120,6 +120,8 @@ mod panic;
 #[doc(hidden)]
 pub mod plain;
 pub mod quorum;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod sabotage;
 #[cfg(feature = "scheduler")]
 pub mod scheduler;

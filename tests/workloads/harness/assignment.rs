@@ -5,7 +5,7 @@ use quorate::{
     node::{Cause, Hello, PushSender},
     quorum::Quorum,
 };
-use quorate_redis::{RedisNode, RedisSession};
+use quorate::redis::{RedisNode, RedisSession};
 use serde::{Deserialize, Serialize};
 use std::{error::Error, process::Command, time::Duration};
 

@@ -4,7 +4,7 @@ use quorate::{
     env::Env,
     quorum::QuorumConfig,
 };
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use quorate_testkit::sim::SeedRng;
 use std::{
     error::Error,

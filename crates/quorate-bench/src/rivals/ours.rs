@@ -3,7 +3,7 @@ use quorate::{
     lease::{Lease, TryAcquire},
     quorum::{Quorum, QuorumBuilder},
 };
-use quorate_redis::{Connect, RedisNode};
+use quorate::redis::RedisNode;
 use std::time::Duration;
 
 /// The longest wait for the first handshakes.
@@ -19,7 +19,7 @@ impl Ours {
 
     /// Starts a quorum that asks all nodes at once, not a majority first.
     pub(crate) async fn asking_all(urls: &[String]) -> Result<Self, String> {
-        let builder: QuorumBuilder = Quorum::redis(urls).map_err(|error| error.to_string())?.into();
+        let builder = Quorum::redis(urls).map_err(|error| error.to_string())?;
         met(builder.ask_all_nodes(true), "bench-all").await.map(Self)
     }
 
@@ -33,7 +33,7 @@ impl Ours {
 
 /// Returns a quorum with default settings, except that new nodes are trusted.
 pub(crate) async fn quorum(urls: &[String], worker: &str) -> Result<Quorum, String> {
-    met(Quorum::redis(urls).map_err(|error| error.to_string())?.into(), worker).await
+    met(Quorum::redis(urls).map_err(|error| error.to_string())?, worker).await
 }
 
 /// Returns a quorum of one server, with a key prefix of its own. With this prefix, the same server may also be

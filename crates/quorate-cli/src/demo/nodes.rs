@@ -7,7 +7,7 @@ use quorate::{
     node::FileNode,
     quorum::{NodeState, Quorum, QuorumConfig},
 };
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use std::{ffi::OsString, path::Path, time::Duration};
 
 /// The longest wait for the handshakes with the nodes.

@@ -15,7 +15,7 @@ use quorate::{
     plain::plain,
     quorum::{NodeState, QuorumConfig, VoteRejection},
 };
-use quorate_redis::RedisNode;
+use quorate::redis::RedisNode;
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 /// Returns every finding, the most severe first.

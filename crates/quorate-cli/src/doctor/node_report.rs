@@ -4,7 +4,7 @@ use quorate::{
     node::Cause,
     quorum::{NodeState, QuorumConfig},
 };
-use quorate_redis::{Examination, Look};
+use quorate::redis::{Examination, Look};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// The facts about all nodes, which the checks judge.

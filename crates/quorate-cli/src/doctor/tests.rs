@@ -12,7 +12,7 @@ use quorate::{
     node::Cause,
     quorum::{NodeState, QuorumConfig, VoteRejection},
 };
-use quorate_redis::{Examination, Look};
+use quorate::redis::{Examination, Look};
 use std::{collections::BTreeMap, time::Duration};
 
 const NOW: u64 = 1_700_000_000_000_000;

@@ -114,7 +114,7 @@ mod tests {
             drop(run);
             term.record("outcome", "resigned");
             drop(term);
-            drop(tracing::info_span!(target: "quorate_redis", "other"));
+            drop(tracing::info_span!(target: "quorate_postgres", "other"));
             drop(tracing::info_span!(target: "hyper::client", "other"));
             drop(tracing::trace_span!(target: "quorate::driver", "other"));
             for _ in 0..3 {

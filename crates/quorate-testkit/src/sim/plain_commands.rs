@@ -12,10 +12,10 @@ use std::{
 /// Of this many acquires that plain commands may serve, a script serves one.
 const SCRIPT_OF: u64 = 8;
 
-/// Serves acquires of locks as plain commands do on a Redis server, in place of the engine. `quorate-redis` sends most
+/// Serves acquires of locks as plain commands do on a Redis server, in place of the engine. the module `redis` sends most
 /// acquires in this way; its `transaction` module has the rules.
 ///
-/// In two ways the simulation is stricter than `quorate-redis`: a lock is known to all sessions of a server at once, and an
+/// In two ways the simulation is stricter than the module `redis`: a lock is known to all sessions of a server at once, and an
 /// acquire need not wait for a second after a refusal.
 #[derive(Debug, Default)]
 pub(super) struct PlainCommands(Mutex<Session>);

@@ -49,7 +49,7 @@ pub struct Plan {
     pub setup: QuorumConfig,
     /// The way in which servers violate their contract. `None` if all servers are honest.
     pub node_fault: Option<NodeFault>,
-    /// Lets servers serve most acquires of locks as plain commands do, as they do for `quorate-redis`. Otherwise every
+    /// Lets servers serve most acquires of locks as plain commands do, as they do for the module `redis`. Otherwise every
     /// acquire is served as by a script.
     pub plain_commands: bool,
     /// The length of the phase in which faults happen.

@@ -2,7 +2,7 @@
 //! clocks. The engine performs no I/O of its own.
 //!
 //! The memory node, the file node and the simulation's nodes run this code, each over its own [`Store`]. The
-//! Lua scripts of `quorate-redis` implement the same rules, and one conformance suite checks all of them.
+//! Lua scripts of the module `redis` implement the same rules, and one conformance suite checks all of them.
 
 mod claim;
 mod copy;

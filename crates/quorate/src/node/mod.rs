@@ -8,7 +8,7 @@
 //!
 //! * [`MemoryNode`] lives in this process.
 //! * [`FileNode`] lives in a directory that processes of one host share.
-//! * `quorate_redis::RedisNode` connects to a Redis server.
+//! * `quorate::redis::RedisNode` connects to a Redis server.
 //!
 //! All three pass one conformance suite. The first two, and the nodes of the simulation, share one
 //! [`engine`].

@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc, time::Duration};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// // Nodes in this process. For nodes that several processes share, see `quorate_redis`.
+/// // Nodes in this process. For nodes that several processes share, see [`Quorum::connect`].
 /// let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
 /// let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
 /// let status = quorum.ready(std::time::Duration::from_secs(5)).await?;

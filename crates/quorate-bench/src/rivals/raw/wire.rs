@@ -3,7 +3,7 @@ use quorate::{
     env::WallTime,
     node::{Batch, Request, Resource},
 };
-use quorate_redis::probe::{self, Calls, ExpectedReply};
+use quorate::redis::probe::{self, Calls, ExpectedReply};
 use redis::{Cmd, IntoConnectionInfo};
 use std::{collections::VecDeque, io, mem, sync::Arc};
 use tokio::{

@@ -1,0 +1,207 @@
+use crate::node::{NodeTime, Owner, Refusal, Reply, Request, Resource};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// The longest time for which a lock is acquired by plain commands after a script has acquired it. The commands do not
+/// prolong the retention of the lock's counter.
+const KNOWN_FOR: Duration = Duration::from_secs(3600);
+
+/// The time for which a lock is acquired by scripts after it was held. The commands count each attempt, also one that is
+/// refused. So the counters of the nodes would run apart under contention, and raises would fail.
+const CONTENDED_FOR: Duration = Duration::from_secs(1);
+
+/// The largest number of locks that are known. If more are used in turn, scripts acquire some of them.
+const KNOWN_MAX: usize = 1_024;
+
+/// The locks that a session may acquire by plain commands, because a script has acquired them on the same session.
+#[derive(Debug)]
+pub(crate) struct KnownLocks {
+    /// False if the server, or the permissions of its user, do not allow the plain commands.
+    enabled: bool,
+    locks: Mutex<Locks>,
+}
+
+#[derive(Debug, Default)]
+struct Locks {
+    /// The node time of the last reply to an acquire.
+    latest: NodeTime,
+    /// By the hash of the lock's name, so that the list keeps no names. A lock that is taken for another one is refused: its
+    /// counter does not follow that of the other.
+    known: BTreeMap<u64, Known>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The count of the last grant by a script.
+    count: u64,
+    /// The node time until which the counter is known to be kept.
+    until: NodeTime,
+    /// The node time from which the lock is expected to be free.
+    contended_until: NodeTime,
+    /// True if the lock also has readers. Scripts serve it, because a node refuses a downgrade once it has counted the attempt
+    /// of a loser.
+    is_shared: bool,
+}
+
+impl KnownLocks {
+    /// Returns an empty list. It remains empty if `enabled` is false.
+    pub(crate) fn new(enabled: bool) -> Self {
+        Self { enabled, locks: Mutex::default() }
+    }
+
+    /// Returns the count of the last grant by a script, if the lock may be acquired by plain commands until `not_after`.
+    pub(crate) fn count(&self, resource: &Resource, not_after: NodeTime) -> Option<u64> {
+        let all = self.all();
+        let known = all.known.get(&hash_of(resource))?;
+        let is_free = known.contended_until <= all.latest && all.latest <= not_after;
+        (is_free && !known.is_shared && not_after < known.until).then_some(known.count)
+    }
+
+    /// Learns from the reply of a script or, if `by_commands` is true, of the plain commands.
+    pub(crate) fn learn(&self, request: &Request, reply: &Reply, at: NodeTime, by_commands: bool) {
+        let (resource, keep) = match request {
+            Request::Acquire { resource, keep, .. } if !resource.is_claim() && self.enabled => {
+                (resource, *keep)
+            }
+            Request::Share { resource, .. } | Request::Downgrade { resource, .. } if self.enabled => {
+                return self.update(resource, |known| known.is_shared = true);
+            }
+            _ => return,
+        };
+        self.all().latest = at;
+        match reply {
+            Reply::Held { owner, .. } if owner.as_str() == Owner::READERS => {
+                self.update(resource, |known| known.is_shared = true);
+            }
+            // The node may have lost the counters.
+            Reply::Refused(Refusal::Marker(_)) | Reply::MayHold(Refusal::Marker(_)) => {
+                self.all().known.clear();
+            }
+            Reply::Granted { counter, .. } if !by_commands => {
+                let known_for = KNOWN_FOR.min(keep / 2);
+                self.update(resource, |known| (known.count, known.until) = (counter.get(), at + known_for));
+            }
+            Reply::Granted { .. } => {}
+            // The next attempts also need what only a script reports, or serves.
+            _ if by_commands => self.update(resource, |known| {
+                (known.until, known.contended_until) = (NodeTime::default(), at + CONTENDED_FOR);
+            }),
+            Reply::Held { .. } => self.update(resource, |known| known.contended_until = at + CONTENDED_FOR),
+            _ => {}
+        }
+    }
+
+    fn update(&self, resource: &Resource, change: impl FnOnce(&mut Known)) {
+        let (known, hash) = (&mut self.all().known, hash_of(resource));
+        if known.len() >= KNOWN_MAX && !known.contains_key(&hash) {
+            known.clear();
+        }
+        change(known.entry(hash).or_default());
+    }
+
+    fn all(&self) -> MutexGuard<'_, Locks> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash_of(resource: &Resource) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    resource.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::FencingToken;
+
+    const KEEP: Duration = Duration::from_secs(40);
+
+    fn at(seconds: u64) -> NodeTime {
+        NodeTime::from_micros(seconds * 1_000_000)
+    }
+
+    fn acquire(name: &str) -> Request {
+        Request::Acquire {
+            resource: Resource::lock(name).unwrap(),
+            owner: Owner::sign("w", 1, 2),
+            ttl: KEEP,
+            propose: FencingToken::new(7),
+            tolerance: KEEP,
+            keep: KEEP,
+            ticket: None,
+        }
+    }
+
+    fn granted() -> Reply {
+        Reply::Granted { counter: FencingToken::new(7), begun: None }
+    }
+
+    fn held() -> Reply {
+        Reply::Held { owner: Owner::sign("w", 3, 4), remaining: None }
+    }
+
+    #[test]
+    fn a_lock_is_known_after_a_grant_by_a_script_for_half_of_its_retention() {
+        let (known, lock) = (KnownLocks::new(true), Resource::lock("a").unwrap());
+        assert_eq!(known.count(&lock, at(100)), None);
+        known.learn(&acquire("a"), &granted(), at(100), false);
+        assert_eq!(known.count(&lock, at(100)), Some(7));
+        known.learn(&acquire("a"), &granted(), at(119), true);
+        assert_eq!([119, 120].map(|seconds| known.count(&lock, at(seconds))), [Some(7), None]);
+        known.learn(&acquire("a"), &Reply::MayHold(Refusal::Marker(None)), at(100), true);
+        assert_eq!(known.count(&lock, at(101)), None, "the node may have lost the counter");
+        let disabled = KnownLocks::new(false);
+        disabled.learn(&acquire("a"), &granted(), at(100), false);
+        assert_eq!(disabled.count(&lock, at(100)), None);
+    }
+
+    #[test]
+    fn a_refused_lock_is_acquired_by_scripts_until_a_grant_and_for_a_second() {
+        let lock = Resource::lock("a").unwrap();
+        for refusal in [held(), Reply::MayHold(Refusal::Queued), Reply::MayHold(Refusal::Stale)] {
+            let known = KnownLocks::new(true);
+            known.learn(&acquire("a"), &granted(), at(100), false);
+            assert_eq!(known.count(&lock, at(110)), Some(7));
+            known.learn(&acquire("a"), &refusal, at(110), true);
+            known.learn(&acquire("b"), &granted(), at(115), false);
+            assert_eq!(known.count(&lock, at(116)), None, "only a script may have what is missing");
+            known.learn(&acquire("a"), &granted(), at(115), false);
+            assert_eq!(known.count(&lock, at(116)), Some(7));
+            known.learn(&acquire("a"), &held(), at(116), false);
+            known.learn(&acquire("a"), &granted(), at(116), false);
+            assert_eq!(known.count(&lock, at(119)), None, "within a second");
+            known.learn(&acquire("b"), &granted(), at(117), false);
+            assert_eq!(known.count(&lock, at(119)), Some(7));
+        }
+    }
+
+    #[test]
+    fn scripts_serve_a_lock_that_has_readers() {
+        let lock = Resource::lock("a").unwrap();
+        let share =
+            Request::Share { resource: lock.clone(), owner: Owner::sign("w", 1, 2), ttl: KEEP, ticket: None };
+        let readers = Reply::Held { owner: Owner::from_node(Owner::READERS), remaining: None };
+        for (request, reply) in [(share, Reply::Shared), (acquire("a"), readers)] {
+            let known = KnownLocks::new(true);
+            known.learn(&request, &reply, at(100), false);
+            known.learn(&acquire("a"), &granted(), at(102), false);
+            assert_eq!(known.count(&lock, at(104)), None, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_known_locks_is_bounded() {
+        let known = KnownLocks::new(true);
+        for number in 0..=KNOWN_MAX {
+            known.learn(&acquire(&number.to_string()), &granted(), at(100), false);
+            assert!(known.all().known.len() <= KNOWN_MAX);
+        }
+        let last = Resource::lock(&KNOWN_MAX.to_string()).unwrap();
+        assert_eq!(known.count(&last, at(100)), Some(7));
+    }
+}
