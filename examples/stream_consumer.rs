@@ -8,8 +8,8 @@ use quorate::claim::{
     Claims,
     stream::{Ended, Message, Outcome, Received},
 };
-use quorate_examples::{Failure, quorum};
 use quorate::redis::streams::{StreamMessage, StreamSource};
+use quorate_examples::{Failure, quorum};
 use quorate_testkit::redis::RedisServer;
 use std::{
     sync::{

@@ -2,12 +2,12 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use quorate::redis::RedisNode;
 use quorate::{
     Lease,
     node::FencingToken,
     quorum::{Quorum, QuorumConfig},
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::redis::{RedisConfig, RedisServer};
 use quorate_tests::support::{Nodes, PATIENCE, Program, until};
 use serde_json::Value;

@@ -3,8 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate::{Claims, Quorum, claim::Claim, claim::ClaimOutcome};
 use quorate::redis::RedisNode;
+use quorate::{Claims, Quorum, claim::Claim, claim::ClaimOutcome};
 use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{JobBench, Nodes, PATIENCE, Program, until};
 use rustix::process::Signal;

@@ -7,12 +7,12 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use quorate::redis::RedisNode;
 use quorate::{
     env::WallTime,
     lease::{Lease, TryAcquire},
     quorum::{NodeState, Quorum},
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{Nodes, PATIENCE, Program, now, until};
 use std::time::Duration;

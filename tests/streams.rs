@@ -4,11 +4,11 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use futures_util::{Stream, StreamExt};
+use quorate::redis::streams::{Begin, StreamError, StreamMessage, StreamSource};
 use quorate::{
     claim::stream::Message,
     env::{SystemWorld, World},
 };
-use quorate::redis::streams::{Begin, StreamError, StreamMessage, StreamSource};
 use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use quorate_tests::support::{Crew, PATIENCE, Told, until};
 use redis::{Commands, Connection, Value};

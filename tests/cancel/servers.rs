@@ -2,6 +2,7 @@
 
 use crate::cut::Cut;
 use futures_util::{FutureExt, future::BoxFuture};
+use quorate::redis::RedisNode;
 use quorate::{
     env::Env,
     node::{
@@ -10,7 +11,6 @@ use quorate::{
     },
     quorum::Quorum,
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::redis::RedisServer;
 use std::time::Duration;
 

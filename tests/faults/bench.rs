@@ -1,10 +1,10 @@
+use quorate::redis::{RedisNode, RedisSession};
 use quorate::{
     env::{BootTime, Env},
     lease::{AcquireError, Lease, Lock, TryAcquire},
     node::{Cause, FencingToken, Hello, Node, PushSender},
     quorum::{NodeState, NodeStatus, QuarantineReason, Quorum, QuorumBuilder, QuorumConfig, VoteRejection},
 };
-use quorate::redis::{RedisNode, RedisSession};
 use quorate_testkit::{
     proxy::{Directions, Proxy},
     redis::{RedisCluster, RedisConfig, RedisServer},

@@ -15,12 +15,12 @@
 mod client;
 
 use client::{Client, Kind, installed};
+use quorate::redis::RedisNode;
 use quorate::{
     env::{BootTime, Env},
     lease::{Lease, TryAcquire},
     quorum::Quorum,
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::redis::{RedisCluster, RedisServer};
 use quorate_tests::support::{PATIENCE, Program, until};
 use std::{

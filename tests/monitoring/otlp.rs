@@ -313,9 +313,7 @@ fn no_event_of_the_library_or_the_program_has_a_field_that_makes_a_metric() {
     assert!(fields_that_make_metrics("self.counter.add_one(); let at = gauge.get() == 1;").is_empty());
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").join("crates");
     let mut files = Vec::new();
-    for name in
-        ["quorate", "quorate-cli", "quorate-operator", "quorate-postgres", "quorate-web"]
-    {
+    for name in ["quorate", "quorate-cli", "quorate-operator", "quorate-postgres", "quorate-web"] {
         collect(&crates.join(name).join("src"), &mut files);
     }
     assert!(files.len() > 300, "the sources were found: {} files", files.len());

@@ -5,11 +5,11 @@
 
 mod support;
 
+use quorate::redis::RedisNode;
 use quorate::{
     env::{SystemWorld, World},
     node::{Batch, DoneRecord, FencingToken, Request, Resource, Session},
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::redis::{RedisConfig, RedisServer};
 use std::{fs, path::PathBuf};
 use support::{LONG, NodeClient, acquire, lock, owner};

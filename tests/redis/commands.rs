@@ -3,11 +3,11 @@
 
 mod support;
 
+use quorate::redis::RedisNode;
 use quorate::{
     env::{SystemWorld, World},
     node::{Batch, FencingToken, NodeTime, Owner, Refusal, Reply, Request, Session},
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::{
     redis::{RedisConfig, RedisServer},
     sim::SeedRng,

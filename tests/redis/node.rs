@@ -3,12 +3,12 @@
 
 mod support;
 
+use quorate::redis::{LINGER, RedisNode};
 use quorate::{
     env::Env,
     node::{Cause, Node, Push, PushSender, Refusal, Reply, Request},
     quorum::Quorum,
 };
-use quorate::redis::{LINGER, RedisNode};
 use quorate_testkit::redis::{RedisConfig, RedisServer};
 use std::{fs, time::Duration};
 use support::{LONG, NodeClient, acquire, lock, owner, soon};

@@ -5,11 +5,11 @@
 
 mod support;
 
+use quorate::redis::RedisNode;
 use quorate::{
     env::{SystemWorld, World},
     node::{Batch, DoneRecord, FencingToken, NodeTime, Owner, Reply, Request, Resource},
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::{
     differential::replies_alike,
     redis::{RedisConfig, RedisServer},

@@ -1,8 +1,8 @@
 use super::config;
 use crate::unfriendly::{fit_to_print, text};
 use quorate::node::Node;
-use quorate_cli::{config::Environment, config::NodeSpec, probe};
 use quorate::redis::RedisNode;
+use quorate_cli::{config::Environment, config::NodeSpec, probe};
 use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 
 /// A password that occurs in no other text.

@@ -1,5 +1,5 @@
-use quorate::{Claims, Quorum, claim::ClaimOutcome};
 use quorate::redis::RedisNode;
+use quorate::{Claims, Quorum, claim::ClaimOutcome};
 use quorate_testkit::cannot_run;
 use quorate_tests::support::{Browser, ENTER, Http, Nodes, PATIENCE, Program, Running, until};
 use serde_json::json;

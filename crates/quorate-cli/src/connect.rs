@@ -4,6 +4,7 @@ use crate::{
     log,
     progress::Progress,
 };
+use quorate::redis::RedisNode;
 use quorate::{
     admin::NodeSet,
     election::{Election, Term},
@@ -13,7 +14,6 @@ use quorate::{
     quorum::{NoMajority, NodeOutcome, NodeState, NodeStatus, Quorum, QuorumConfig, QuorumStatus},
 };
 pub(crate) use quorate_operator::view::without_name;
-use quorate::redis::RedisNode;
 use std::{
     fmt::Write,
     path::{Path, PathBuf},

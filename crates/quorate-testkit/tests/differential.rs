@@ -6,11 +6,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use quorate::redis::RedisNode;
 use quorate::{
     env::{SystemWorld, World},
     node::{NodeTime, Resource},
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::{
     differential::{
         Ask, Count, DynTarget, Fault, FileKind, Kind, Late, Life, MemoryKind, ShiftedWorld, Stamp, Step,

@@ -4,6 +4,7 @@
 //! `QUORATE_CASES=200` tries more seeds than CI does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
+use quorate::redis::RedisNode;
 use quorate::{
     env::{Env, SystemWorld, World},
     lease::{Lease, TryAcquire},
@@ -16,7 +17,6 @@ use quorate::{
     quorum::{NodeState, Quorum, QuorumBuilder, QuorumConfig},
     scheduler::{Job, Schedule, Scheduler},
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::hostile::{HostileServer, Hostility};
 use std::{
     convert::Infallible,

@@ -174,7 +174,7 @@ async fn a_worker_that_joins_gets_its_share_and_one_that_leaves_hands_it_over() 
     assert_eq!((seen.owned(), seen.leader.as_deref()), (12, Some("a")));
     assert!(seen.workers.iter().all(|worker| (worker.assigned, worker.lives, worker.count) == (4, true, 12)));
     assert!(seen.shards.iter().all(|shard| shard.owner == shard.assigned && shard.token.is_some()));
-    assert_eq!(ShardSet::names(&a.quorum).await.expect("a majority"), ["orders".into()]);
+    assert_eq!(ShardSet::names(&a.quorum).await.expect("a majority"), [Arc::<str>::from("orders")]);
     let quorum = quorum("reader", &nodes);
     assert_eq!(ShardSet::read(&quorum, "payments").await.expect("a majority"), None);
     // The one that leaves is the leader.

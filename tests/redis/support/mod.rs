@@ -6,6 +6,7 @@
     reason = "each test file uses what it needs; tests fail by panic"
 )]
 
+use quorate::redis::{RedisNode, RedisSession};
 use quorate::{
     env::{Env, SystemWorld, World},
     node::{
@@ -13,7 +14,6 @@ use quorate::{
         Session,
     },
 };
-use quorate::redis::{RedisNode, RedisSession};
 use quorate_testkit::redis::RedisServer;
 use std::{sync::Arc, time::Duration};
 

@@ -1,11 +1,11 @@
 use super::LeftOut;
 use crate::work::Work;
+use quorate::redis::{RedisNode, RedisSession};
 use quorate::{
     QuorumConfig,
     node::{Cause, Hello, PushSender},
     quorum::Quorum,
 };
-use quorate::redis::{RedisNode, RedisSession};
 use serde::{Deserialize, Serialize};
 use std::{error::Error, process::Command, time::Duration};
 

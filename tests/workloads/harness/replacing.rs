@@ -1,10 +1,10 @@
 use super::{MAX_TTL, server::Server};
+use quorate::redis::RedisNode;
 use quorate::{
     admin::{NodeSet, Replacement},
     env::Env,
     quorum::QuorumConfig,
 };
-use quorate::redis::RedisNode;
 use quorate_testkit::sim::SeedRng;
 use std::{
     error::Error,

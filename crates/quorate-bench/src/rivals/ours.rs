@@ -1,9 +1,9 @@
 use super::shared::TTL;
+use quorate::redis::RedisNode;
 use quorate::{
     lease::{Lease, TryAcquire},
     quorum::{Quorum, QuorumBuilder},
 };
-use quorate::redis::RedisNode;
 use std::time::Duration;
 
 /// The longest wait for the first handshakes.

@@ -3,11 +3,11 @@ use crate::{
     connect,
     exit::{FAILURE, Failure, NO_QUORUM},
 };
+use quorate::redis::RedisNode;
 use quorate::{
     node::FileNode,
     quorum::{NodeState, Quorum, QuorumConfig},
 };
-use quorate::redis::RedisNode;
 use std::{ffi::OsString, path::Path, time::Duration};
 
 /// The longest wait for the handshakes with the nodes.

@@ -8,6 +8,7 @@ use super::{
     node_report::{Examined, ExaminedNode, NodeKind, NodeReport},
 };
 use crate::connect;
+use quorate::redis::RedisNode;
 use quorate::{
     internals::majority,
     ledger::{CopyState, LedgerCopies},
@@ -15,7 +16,6 @@ use quorate::{
     plain::plain,
     quorum::{NodeState, QuorumConfig, VoteRejection},
 };
-use quorate::redis::RedisNode;
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 /// Returns every finding, the most severe first.

@@ -1,10 +1,10 @@
+use quorate::redis::{Examination, Look};
 use quorate::{
     env::WallTime,
     ledger::LedgerCopies,
     node::Cause,
     quorum::{NodeState, QuorumConfig},
 };
-use quorate::redis::{Examination, Look};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// The facts about all nodes, which the checks judge.

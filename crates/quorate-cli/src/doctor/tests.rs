@@ -6,13 +6,13 @@ use super::{
     finding::Severity::{self, Critical, Note, Warning},
     node_report::{Examined, ExaminedNode, NodeKind, NodeReport, SecretFile},
 };
+use quorate::redis::{Examination, Look};
 use quorate::{
     env::{BootTime, WallTime},
     ledger::{Copied, CopyAtNode, CopyState, LedgerCopies},
     node::Cause,
     quorum::{NodeState, QuorumConfig, VoteRejection},
 };
-use quorate::redis::{Examination, Look};
 use std::{collections::BTreeMap, time::Duration};
 
 const NOW: u64 = 1_700_000_000_000_000;

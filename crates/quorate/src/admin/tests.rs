@@ -5,7 +5,7 @@ use crate::{
     node::FileNode,
     quorum::Quorum,
 };
-use std::fs;
+use std::{fs, sync::Arc};
 
 #[tokio::test]
 async fn a_directory_lists_its_leases_and_claims() {
@@ -20,10 +20,10 @@ async fn a_directory_lists_its_leases_and_claims() {
     let done = claims.process("o-1", |_| async { Ok::<_, String>("shipped") }).await;
     assert!(done.unwrap().may_ack());
     let claim = claims.claim("o-2").await.unwrap();
-    assert_eq!(names(&NamesQuery::locks(9)), ["Backup/1".into()]);
+    assert_eq!(names(&NamesQuery::locks(9)), [Arc::<str>::from("Backup/1")]);
     assert_eq!(
         names(&NamesQuery::claims("orders", 9).unwrap()),
-        ["claim/orders/o-1".into(), "claim/orders/o-2".into()]
+        ["claim/orders/o-1", "claim/orders/o-2"].map(Arc::<str>::from)
     );
     assert!(names(&NamesQuery::claims("others", 9).unwrap()).is_empty());
     drop((lease, claim));

@@ -345,9 +345,13 @@ mod tests {
     #[test]
     fn a_majority_that_reports_one_owner_wakes_one_waiter_once() {
         let mut wake_queue = wake_queue(&['a', 'b']);
-        assert_eq!(report(&mut wake_queue, &[0, 0, 1, 1, 0], 1), []);
+        assert_eq!(report(&mut wake_queue, &[0, 0, 1, 1, 0], 1), [] as [char; 0] as [char; 0]);
         assert_eq!(report(&mut wake_queue, &[4], 1), ['a']);
-        assert_eq!(report(&mut wake_queue, &[2, 3, 4], 1), [], "the other reports add nothing");
+        assert_eq!(
+            report(&mut wake_queue, &[2, 3, 4], 1),
+            [] as [char; 0] as [char; 0],
+            "the other reports add nothing"
+        );
         assert_eq!(wake_queue.take_wake(&resource("r"), 0), Some(wake(1)), "the median of 2, 3 and 6");
         assert_eq!(wake_queue.take_wake(&resource("r"), 0), None);
         assert_eq!(report(&mut wake_queue, &[0, 1, 2], 2), ['a'], "the longest waiter, if it still waits");
@@ -358,7 +362,7 @@ mod tests {
         let holder = freed(1).owner;
         let mut wake_queue = wake_queue(&['a', 'b']);
         assert_eq!(wake_queue.refused_by(&resource("r"), 1, Some((&holder, 3))), None);
-        assert_eq!(report(&mut wake_queue, &[0], 1), [], "one node proves nothing");
+        assert_eq!(report(&mut wake_queue, &[0], 1), [] as [char; 0] as [char; 0], "one node proves nothing");
         assert_eq!(
             report(&mut wake_queue, &[2, 4], 1),
             ['a'],
@@ -368,16 +372,16 @@ mod tests {
         let next = freed(2).owner;
         assert_eq!(
             report(&mut wake_queue, &[0, 1], 2),
-            [],
+            [] as [char; 0],
             "the attempt is not yet known to have been refused"
         );
         assert_eq!(wake_queue.refused_by(&resource("r"), 0, Some((&next, 3))), Some('a'));
-        assert_eq!(report(&mut wake_queue, &[2], 2), []);
+        assert_eq!(report(&mut wake_queue, &[2], 2), [] as [char; 0] as [char; 0]);
         let everywhere = freed(3).owner;
         assert_eq!(wake_queue.refused_by(&resource("r"), 1, Some((&everywhere, 5))), None);
         assert_eq!(
             report(&mut wake_queue, &[0, 1], 3),
-            [],
+            [] as [char; 0],
             "a lease on all nodes is free on three of them at the earliest"
         );
         assert_eq!(report(&mut wake_queue, &[2], 3), ['b']);
@@ -398,7 +402,7 @@ mod tests {
         assert_eq!(refuse(&mut wake_queue), None, "it was on more: its release has reached two of them");
         assert_eq!(report(&mut wake_queue, &[2], 1), ['a'], "now on three");
         assert_eq!(refuse(&mut wake_queue), None, "a majority has woken it: the lease is not free elsewhere");
-        assert_eq!(report(&mut wake_queue, &[3, 4], 1), []);
+        assert_eq!(report(&mut wake_queue, &[3, 4], 1), [] as [char; 0] as [char; 0]);
 
         let mut wake_queue = WakeQueue::new(3);
         wake_queue.join(&resource("r"), WakeOrder::Arrival, 'a');
@@ -414,9 +418,9 @@ mod tests {
     #[test]
     fn releases_of_several_lost_attempts_are_not_added_up() {
         let mut wake_queue = wake_queue(&['a']);
-        assert_eq!(report(&mut wake_queue, &[0, 1], 1), []);
-        assert_eq!(report(&mut wake_queue, &[2, 3], 2), []);
-        assert_eq!(report(&mut wake_queue, &[4], 3), []);
+        assert_eq!(report(&mut wake_queue, &[0, 1], 1), [] as [char; 0] as [char; 0]);
+        assert_eq!(report(&mut wake_queue, &[2, 3], 2), [] as [char; 0] as [char; 0]);
+        assert_eq!(report(&mut wake_queue, &[4], 3), [] as [char; 0] as [char; 0]);
     }
 
     #[test]
@@ -454,7 +458,11 @@ mod tests {
         assert_eq!(wake_queue.leave(&resource("r"), 2), LeaveResult { wake: None, last: true });
         assert!(wake_queue.queues.is_empty(), "nothing is kept");
         assert_eq!(wake_queue.join(&resource("r"), WakeOrder::Arrival, 'd'), (3, true));
-        assert_eq!(report(&mut wake_queue, &[3], 2), [], "earlier reports are forgotten");
+        assert_eq!(
+            report(&mut wake_queue, &[3], 2),
+            [] as [char; 0] as [char; 0],
+            "earlier reports are forgotten"
+        );
     }
 
     #[test]
@@ -474,7 +482,11 @@ mod tests {
             }
             let next = (found != Some(true)).then_some('b');
             assert_eq!(wake_queue.leave(&resource("r"), 0), LeaveResult { wake: next, last: false });
-            assert_eq!(report(&mut wake_queue, &[2, 3, 4], 1), [], "one release wakes one waiter at a time");
+            assert_eq!(
+                report(&mut wake_queue, &[2, 3, 4], 1),
+                [] as [char; 0] as [char; 0],
+                "one release wakes one waiter at a time"
+            );
             if found.is_none() {
                 assert!(wake_queue.take_wake(&resource("r"), 1).is_some());
                 let again = wake_queue.refused_by(&resource("r"), 1, Some((&holder, 3)));
@@ -490,7 +502,7 @@ mod tests {
         assert_eq!(wake_queue.refused_by(&resource("r"), 0, Some((&holder, 3))), None);
         assert_eq!(report(&mut wake_queue, &[0, 1], 1), ['a']);
         assert!(!wake_queue.releases_are_reported());
-        assert_eq!(report(&mut wake_queue, &[2], 1), []);
+        assert_eq!(report(&mut wake_queue, &[2], 1), [] as [char; 0] as [char; 0]);
         assert!(wake_queue.releases_are_reported());
     }
 
@@ -499,6 +511,10 @@ mod tests {
         let mut wake_queue = wake_queue(&['a', 'b']);
         assert_eq!(report(&mut wake_queue, &[0, 1, 2], 1), ['a']);
         assert_eq!(report(&mut wake_queue, &[0, 1, 2], 2), ['b']);
-        assert_eq!(report(&mut wake_queue, &[0, 1, 2], 3), [], "both have been woken");
+        assert_eq!(
+            report(&mut wake_queue, &[0, 1, 2], 3),
+            [] as [char; 0] as [char; 0],
+            "both have been woken"
+        );
     }
 }

@@ -241,7 +241,8 @@ impl Secret {
 
 /// Returns the error for a node's URL that cannot be used. It contains no password. `why` has the reason and the fix.
 fn wrong_url(text: &str, why: &str) -> SettingError {
-    let (reason, fix) = why.split_once("; ").unwrap_or((why, "write a URL of redis://, rediss:// or unix://"));
+    let (reason, fix) =
+        why.split_once("; ").unwrap_or((why, "write a URL of redis://, rediss:// or unix://"));
     SettingError::new("the node's URL", format!("{:?}", redact(text)), format!("which {reason}"), fix)
 }
 

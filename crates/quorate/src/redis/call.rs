@@ -1,8 +1,8 @@
+use crate::node::Batch;
 use crate::redis::{
     command::{Command, cmd},
     keys::{Key, Keys},
 };
-use crate::node::Batch;
 
 /// The length of the lists of arguments that items of a call share. Unused elements at the end of a list are zero.
 const SHARED: usize = 4;

@@ -1,3 +1,7 @@
+use crate::node::{
+    Batch, Cursor, DoneRecord, Owner, Record, Request, Resource, StampStep,
+    copy::{AssignmentId, LeadAct, Put, Seal, WorkAct},
+};
 use crate::redis::{
     call::Call,
     command::{Command, cmd},
@@ -8,10 +12,6 @@ use crate::redis::{
     reply::ExpectedReply,
     scripts::{Loaded, Script},
     transaction,
-};
-use crate::node::{
-    Batch, Cursor, DoneRecord, Owner, Record, Request, Resource, StampStep,
-    copy::{AssignmentId, LeadAct, Put, Seal, WorkAct},
 };
 use std::time::Duration;
 

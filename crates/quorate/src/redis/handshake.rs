@@ -1,3 +1,4 @@
+use crate::node::{Cause, Hello, NodeTime};
 use crate::redis::{
     address::Login,
     command::{Command, cmd},
@@ -11,7 +12,6 @@ use crate::redis::{
     server_facts::{ServerFacts, parse_info, parse_setting},
     server_version,
 };
-use crate::node::{Cause, Hello, NodeTime};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The longest marker that is accepted, in bytes.

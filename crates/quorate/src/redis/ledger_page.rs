@@ -5,13 +5,11 @@
 //! lost its memory. Both are final, so they had not happened before the page was read either. A read without a seal has
 //! no such check: if the node loses its memory between two pages, the rest is missing.
 
+use crate::node::{Cause, Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply};
 use crate::redis::{
     fault,
     reply::{self, array, cut, number, record, shown, unexpected, unreadable, word},
     resp::Value,
-};
-use crate::node::{
-    Cause, Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply,
 };
 use std::sync::Arc;
 
@@ -119,8 +117,8 @@ pub(crate) fn cursor(value: &Value<'_>) -> Result<Option<Cursor>, Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::{probe, reply::ExpectedReply};
     use crate::node::FencingToken;
+    use crate::redis::{probe, reply::ExpectedReply};
 
     /// The reply to HSCAN with a record that the server returned twice, and with the fields of the ledger's head.
     const SCAN: &str = "*2\r\n$2\r\n12\r\n*8\r\n$3\r\nr:b\r\n$7\r\n9:7:0:x\r\n$1\r\nw\r\n$1\r\n3\r\n\

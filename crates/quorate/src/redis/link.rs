@@ -1,3 +1,4 @@
+use crate::node::{Cause, Node};
 use crate::redis::{
     RedisNode,
     address::Login,
@@ -6,7 +7,6 @@ use crate::redis::{
     resp::Value,
     wire::{ReadError, Reader, Writer},
 };
-use crate::node::{Cause, Node};
 
 /// A connection to a server whose commands are answered one after the other. A session takes it over after the handshake.
 pub(crate) struct Link {

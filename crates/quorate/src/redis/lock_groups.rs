@@ -1,5 +1,5 @@
-use crate::redis::encode::WORK_A_CALL;
 use crate::node::{Request, Resource};
+use crate::redis::encode::WORK_A_CALL;
 
 /// The ways in which a server serves a request on a lock, in the order of their calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,7 +72,6 @@
 //! execute a request long after it was sent, until the server's own clock is past the batch's `not_after`. Plain commands run
 //! even later, but the key that they set ends one TTL after `not_after`.
 
-
 mod address;
 mod call;
 mod command;
@@ -112,4 +111,3 @@ pub use node::RedisNode;
 #[doc(hidden)]
 pub use session::RedisSession;
 pub use session::{FACT_CHECK, LINGER};
-

@@ -1,5 +1,5 @@
 use crate::redis::{
-    RedisSession, SettingError,
+    RedisSession,
     address::{Address, Login, Secret},
     connect::connect,
     fault,
@@ -11,6 +11,7 @@ use crate::redis::{
     wire::{self, Reader, Writer},
 };
 use crate::{
+    config::SettingError,
     env::Env,
     node::{Cause, Hello, Node, PushSender},
 };

@@ -1,6 +1,7 @@
 //! Functions for the project's own fuzz targets and benchmarks. They are not part of the
 //! public interface, and may change with any release.
 
+use crate::node::{Batch, BatchReply, Cause, Hello, NodeTime, Resource};
 pub use crate::redis::reply::ExpectedReply;
 use crate::redis::{
     address::{Login, Secret},
@@ -14,7 +15,6 @@ use crate::redis::{
     wire::{self, ReadError, Reader, Writer},
 };
 use futures_util::FutureExt;
-use crate::node::{Batch, BatchReply, Cause, Hello, NodeTime, Resource};
 use std::{
     io,
     pin::Pin,

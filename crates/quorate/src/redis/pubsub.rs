@@ -1,5 +1,5 @@
-use crate::redis::resp::Value;
 use crate::node::{Owner, Push, ReleasedLease, Resource};
+use crate::redis::resp::Value;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -1,13 +1,13 @@
 //! The facts about a server on which the decision at the handshake is based. A session compares them again while it
 //! is open, because an operator may change them without closing a connection.
 
+use crate::node::{Cause, DataId};
 use crate::redis::{
     command::cmd,
     durability::{Durability, SETTINGS, durability},
     reply,
     resp::Value,
 };
-use crate::node::{Cause, DataId};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The facts about a server on which the decision at the handshake is based.

@@ -3,6 +3,7 @@
 //! Either the session's driver or the session's own task carries the input and output on. The driver does so from
 //! its first call of [`SharedIo::drive`] until the session is dropped. So a request and its reply need no other task.
 
+use crate::node::{BatchReply, Cause, PushSender};
 use crate::redis::{
     address::Login,
     pubsub::{PubSub, confirms},
@@ -11,7 +12,6 @@ use crate::redis::{
     server_facts::FactsReading,
     wire::{Output, Reader, Writer},
 };
-use crate::node::{BatchReply, Cause, PushSender};
 use std::{
     collections::VecDeque,
     mem,

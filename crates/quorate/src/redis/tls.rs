@@ -1,7 +1,7 @@
 //! The TLS configuration of a `rediss://` connection: trusted authorities and a client certificate.
 
-use crate::redis::reply;
 use crate::node::Cause;
+use crate::redis::reply;
 use std::{
     fs::File,
     io::{self, Read},

@@ -15,6 +15,7 @@
 //! | The commands are one transaction | a forced release between a SET and its INCRBY gives two owners one count; a cut append-only file leaves a key without its count |
 //! | No acquire runs a second time | it overtakes its own release |
 
+use crate::node::{Batch, Cause, FencingToken, NodeTime, Owner, Refusal, Reply, Request, Resource};
 use crate::redis::{
     command::{Command, cmd},
     encode::{MS_MAX, micros},
@@ -23,7 +24,6 @@ use crate::redis::{
     reply::{self, cut, mismatch, text, unexpected},
     resp::Value,
 };
-use crate::node::{Batch, Cause, FencingToken, NodeTime, Owner, Refusal, Reply, Request, Resource};
 use std::sync::Arc;
 
 /// The commands of a transaction, except for two for each lock: MULTI, EXISTS, GET, TIME and EXEC.

@@ -1,9 +1,9 @@
 use super::job::{Dialect, Job, Poll};
+use quorate::redis::probe::{self, Calls, ExpectedReply};
 use quorate::{
     env::WallTime,
     node::{Batch, Request, Resource},
 };
-use quorate::redis::probe::{self, Calls, ExpectedReply};
 use redis::{Cmd, IntoConnectionInfo};
 use std::{collections::VecDeque, io, mem, sync::Arc};
 use tokio::{

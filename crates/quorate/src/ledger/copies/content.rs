@@ -83,7 +83,7 @@ mod tests {
         assert_eq!((keys(&one), keys(&two)), (vec!["a".into()], vec!["c".into()]));
         assert_eq!(
             keys(&content(&[("b", 1, 1, "x"), ("d", 9, 9, "")])),
-            ["d".into(), "a".into(), "c".into()]
+            ["d", "a", "c"].map(Arc::<str>::from)
         );
     }
 

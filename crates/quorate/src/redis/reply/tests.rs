@@ -1,6 +1,6 @@
 use super::*;
-use crate::redis::encode::record_text;
 use crate::node::Cursor;
+use crate::redis::encode::record_text;
 
 fn s(text: &str) -> Value<'_> {
     Value::Text(text.as_bytes())

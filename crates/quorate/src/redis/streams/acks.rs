@@ -2,8 +2,8 @@
 //! together with the acks of all other waiting tasks.
 
 use super::{StreamError, StreamSource, broker::BrokerConnection};
-use crate::redis::{command::cmd, reply, resp::Value};
 use crate::node::Cause;
+use crate::redis::{command::cmd, reply, resp::Value};
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,

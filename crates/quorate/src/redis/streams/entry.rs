@@ -1,11 +1,11 @@
 //! Parses the server's replies into entries of a stream. An invalid reply is an error, never a guess. A
 //! deleted entry has no fields.
 
+use crate::node::Cause;
 use crate::redis::{
     reply::{array, bytes, mismatch, pair, unexpected, word},
     resp::{Value, digits},
 };
-use crate::node::Cause;
 
 /// The names and values of an entry's fields, in order.
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;

@@ -9,8 +9,8 @@ use super::{
     plan::{Plan, Step},
     source::BLOCK_MAX,
 };
-use crate::redis::command::{Command, cmd};
 use crate::node::Cause;
+use crate::redis::command::{Command, cmd};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// The state of a running consumer.

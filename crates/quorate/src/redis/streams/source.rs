@@ -1,11 +1,11 @@
 use super::{acks::Acks, message::Shared, read::StreamReader};
-use crate::redis::{RedisNode, SettingError};
-use futures_util::{Stream, StreamExt, stream};
+use crate::{config::SettingError, redis::RedisNode};
 use crate::{
     env::Env,
     node::{Cause, Node},
     plain::plain,
 };
+use futures_util::{Stream, StreamExt, stream};
 use std::{sync::Arc, time::Duration};
 
 use super::StreamMessage;

@@ -158,10 +158,10 @@ mod tests {
     #[test]
     fn a_row_a_state_or_an_open_request_names_a_job() {
         let jobs = |sealed: &LedgerSnapshot| jobs_in_ledger(sealed, |job| job != "other");
-        assert_eq!(jobs(&sealed(Some(row(None)))).into_iter().collect::<Vec<_>>(), ["j".into()]);
+        assert_eq!(jobs(&sealed(Some(row(None)))).into_iter().collect::<Vec<_>>(), [Arc::<str>::from("j")]);
         let state = |job| (SavedState::key(job), "text".into());
         let found = snapshot([state("k"), state("other")]);
-        assert_eq!(jobs(&found).into_iter().collect::<Vec<_>>(), ["k".into()]);
+        assert_eq!(jobs(&found).into_iter().collect::<Vec<_>>(), [Arc::<str>::from("k")]);
         assert_eq!((found.state("k").text().as_deref(), found.state("j").text()), (Some("text"), None));
         assert!(jobs(&sealed(None)).is_empty(), "a record of a run does not");
     }

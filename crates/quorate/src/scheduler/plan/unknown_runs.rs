@@ -153,7 +153,7 @@ mod tests {
         assert_eq!((start.owner, &*start.job.name, start.run.tick), (None, "a", at(5)));
         assert_eq!(start.run.not_before, at(6));
         assert!(start.run.seen.is_some() && start.run.is_for_workers(&start.job));
-        assert_eq!(runs.jobs().into_iter().collect::<Vec<_>>(), ["a".into()]);
+        assert_eq!(runs.jobs().into_iter().collect::<Vec<_>>(), [Arc::<str>::from("a")]);
         assert_eq!(start.job.schedule.next_after(at(5)), None, "the stand-in is never due");
     }
 

@@ -234,7 +234,7 @@ fn a_job_is_taken_over_once_the_watches_of_its_runs_have_ended() {
 fn the_open_runs_of_a_job_that_has_ended_are_withdrawn() {
     let (mut planner, effects) = planner(with_open_run(), [], 10);
     let watch = runs(effects).remove(0);
-    assert_eq!(planner.unknown_jobs().into_iter().collect::<Vec<_>>(), ["j".into()]);
+    assert_eq!(planner.unknown_jobs().into_iter().collect::<Vec<_>>(), [Arc::<str>::from("j")]);
     planner.jobs_ended(vec!["j".into()], at(11));
     let effects = planner.take_effects();
     let withdrawn = |effect: &Effect| matches!(effect, Effect::Withdraw { key, why: Withdrawal::Ended } if *key == watch.run.key);

@@ -449,7 +449,7 @@ fn a_waiting_run_goes_to_the_first_worker_that_joins() {
     assert_eq!(leader.stores(DUE).len(), 1);
     leader.dispatcher.announce(&"a".into(), who("a", 9));
     assert_eq!(leader.assigns(DUE + 1), [], "its session was not seen yet");
-    assert_eq!(leader.dispatcher.sessions(), ["a".into()]);
+    assert_eq!(leader.dispatcher.sessions(), [Arc::<str>::from("a")]);
     leader.sees("a", Seen::Held);
     assert_eq!(leader.assigns(DUE + 2), [pair("r", "a")]);
 }
@@ -477,7 +477,7 @@ fn a_run_whose_worker_has_no_row_is_put_into_one_when_its_session_is_seen() {
         leader.opens("r", "j", assigned("a", 7, AtMostOnce));
         leader.step(0);
         assert_eq!(leader.row("a").len(), usize::from(known));
-        assert_eq!(leader.dispatcher.sessions(), ["a".into()], "it must be inspected");
+        assert_eq!(leader.dispatcher.sessions(), [Arc::<str>::from("a")], "it must be inspected");
         leader.sees("a", Seen::Held);
         leader.step(0);
         assert_eq!(leader.row("a"), ["r"]);
