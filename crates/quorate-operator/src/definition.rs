@@ -1,18 +1,16 @@
 //! Jobs that are stored on the nodes, as fields with texts: for the API, forms and files.
 
+mod rules;
+mod times;
+
 use crate::{
     Field, Given, Kind, Need, WrongField,
     given::{name, required},
-    time::rfc3339,
 };
 use quorate::{
-    env::WallTime,
-    internals::{Expect, JobAction, JobDefinition, MisfireData, ScheduleSpec},
+    internals::{Expect, JobAction, JobDefinition},
     plain::plain,
-    scheduler::{
-        Cron, Delivery, Dst, Job, Jobs, JobsError, Misfire, Overlap, Payload, Placement, RequestId, Retry,
-        Schedule,
-    },
+    scheduler::{Delivery, Job, Jobs, JobsError, Overlap, Payload, RequestId},
 };
 use std::{fmt::Display, str::FromStr, time::Duration};
 
@@ -56,7 +54,15 @@ const PAYLOAD: Field =
 const MISFIRE: Field = rule("misfire", "Misfire", "skip, run-once 1h or run-all 1h");
 const DELIVERY: Field = rule("delivery", "Delivery", "at-least-once or at-most-once");
 const OVERLAP: Field = rule("overlap", "Overlap", "queue, skip, cancel-old or allow");
-const PLACEMENT: Field = rule("placement", "Placement", "any-worker or leader");
+const RUNS_ON: Field = rule("runs_on", "Runs on", "any, leader, or the labels that a worker must have: labels eu, ssd");
+const AFTER: Field = rule("after", "After", "Each end of another job: success extract, failure extract or end extract");
+const EXCEPT: Field = rule("except", "Not on", "Days without ticks: 2027-12-25, 2027-12-26");
+const FROM: Field = rule("from", "From", "The first day with ticks, such as 2027-01-01");
+const UNTIL: Field = rule("until", "Until", "The last day with ticks, such as 2027-12-31");
+const CONCURRENCY: Field =
+    rule("concurrency", "Concurrency", "The largest number of runs of all jobs with a key, and the key: 2 database");
+const PAUSE_AFTER_FAILURES: Field =
+    rule("pause_after_failures", "Pause after failures", "The number of failed runs in a row after which it is paused");
 const JITTER: Field = rule("jitter", "Jitter", "The longest random delay of a run");
 const TIMEOUT: Field = rule("timeout", "Timeout", "The longest time of an attempt");
 const RETRIES: Field =
@@ -69,22 +75,28 @@ const EXPECT_WITHIN: Field =
 const EXPECT: Field = rule("expect", "Expected", "absent, or the version that must be stored now");
 
 /// The fields of a job, without its name.
-pub(crate) const FIELDS: [Field; 20] = [
+pub(crate) const FIELDS: [Field; 26] = [
     HANDLER,
     SCHEDULE,
     EVERY,
     DELAY,
     AT,
+    AFTER,
     ZONE,
     DST,
+    EXCEPT,
+    FROM,
+    UNTIL,
     PAYLOAD,
     MISFIRE,
     DELIVERY,
     OVERLAP,
-    PLACEMENT,
+    RUNS_ON,
+    CONCURRENCY,
     JITTER,
     TIMEOUT,
     RETRIES,
+    PAUSE_AFTER_FAILURES,
     PRIORITY,
     HISTORY,
     KEEP_OUTPUT,
@@ -111,13 +123,13 @@ pub(crate) fn read(given: &impl Given) -> Result<JobAction, WrongField> {
 /// The field that must be changed, and the reason.
 pub fn job(given: &impl Given) -> Result<Job, WrongField> {
     let handler = required(&HANDLER, given.text(HANDLER.name))?;
-    let mut job = Job::named(name(given, "job")?, schedule(given)?, handler);
+    let mut job = Job::named(name(given, "job")?, times::schedule(given)?, handler);
     if let Some(payload) = given.raw(PAYLOAD.name).filter(|payload| !payload.is_empty()) {
         job = job.payload(
             Payload::new(payload).map_err(|error| WrongField::new(PAYLOAD.name, error.to_string()))?,
         );
     }
-    if let Some(misfire) = misfire(given)? {
+    if let Some(misfire) = rules::misfire(given)? {
         job = job.misfire(misfire);
     }
     if let Some(delivery) = one_of(given, &DELIVERY, &[Delivery::AtLeastOnce, Delivery::AtMostOnce])? {
@@ -127,8 +139,14 @@ pub fn job(given: &impl Given) -> Result<Job, WrongField> {
     if let Some(overlap) = one_of(given, &OVERLAP, &overlaps)? {
         job = job.overlap(overlap);
     }
-    if let Some(placement) = one_of(given, &PLACEMENT, &[Placement::AnyWorker, Placement::Leader])? {
-        job = job.placement(placement);
+    if let Some((placement, labels)) = rules::runs_on(given)? {
+        job = job.placement(placement).on_workers_with(labels);
+    }
+    if let Some((key, limit)) = rules::concurrency(given)? {
+        job = job.concurrency(key, limit);
+    }
+    if let Some(runs) = number(given, &PAUSE_AFTER_FAILURES)? {
+        job = job.pause_after_failures(runs);
     }
     if let Some(jitter) = length(given, &JITTER)? {
         job = job.jitter(jitter);
@@ -136,7 +154,7 @@ pub fn job(given: &impl Given) -> Result<Job, WrongField> {
     if let Some(timeout) = length(given, &TIMEOUT)? {
         job = job.timeout(timeout);
     }
-    if let Some(retries) = retries(given)? {
+    if let Some(retries) = rules::retries(given)? {
         job = job.retries(retries);
     }
     if let Some(priority) = number(given, &PRIORITY)? {
@@ -167,41 +185,20 @@ pub(crate) fn version(given: &impl Given, field: &Field) -> Result<Option<Expect
 
 /// Returns the fields of a stored job, without its name. [`job`] reads them.
 pub fn fields_of(definition: &JobDefinition) -> Vec<(&'static str, String)> {
-    let mut fields = vec![(HANDLER.name, definition.handler.to_string())];
-    let mut add = |field: &Field, text: Option<String>| fields.extend(text.map(|text| (field.name, text)));
-    match &definition.schedule {
-        ScheduleSpec::Every { micros } => add(&EVERY, Some(span(*micros))),
-        ScheduleSpec::Delay { micros } => add(&DELAY, Some(span(*micros))),
-        ScheduleSpec::At { micros } => add(&AT, Some(rfc3339(WallTime::from_micros(*micros)))),
-        ScheduleSpec::Cron { line, zone, dst } => {
-            add(&SCHEDULE, Some(line.to_string()));
-            add(&ZONE, (**zone != *"UTC").then(|| zone.to_string()));
-            add(&DST, (**dst != *Dst::default().name()).then(|| dst.to_string()));
-        }
-        _ => {}
+    let mut fields = Written(vec![(HANDLER.name, definition.handler.to_string())]);
+    times::write(&definition.schedule, &mut fields);
+    fields.add(&PAYLOAD, definition.payload.as_ref().and_then(|payload| payload.text()));
+    rules::write(definition, &mut fields);
+    fields.0
+}
+
+/// The fields of a job with their texts.
+struct Written(Vec<(&'static str, String)>);
+
+impl Written {
+    fn add<T: ToString>(&mut self, field: &Field, value: Option<T>) {
+        self.0.extend(value.map(|value| (field.name, value.to_string())));
     }
-    add(&PAYLOAD, definition.payload.as_ref().and_then(|payload| payload.text()).map(str::to_owned));
-    add(
-        &MISFIRE,
-        definition.misfire.as_ref().map(|misfire| match misfire {
-            MisfireData::Skip => "skip".to_owned(),
-            MisfireData::RunOnce { within } => format!("run-once {}", span(*within)),
-            MisfireData::RunAll { within } => format!("run-all {}", span(*within)),
-        }),
-    );
-    let delivery = (definition.delivery != Delivery::default()).then(|| definition.delivery.to_string());
-    add(&DELIVERY, delivery);
-    add(&OVERLAP, definition.overlap.as_ref().map(ToString::to_string));
-    add(&PLACEMENT, definition.placement.as_ref().map(ToString::to_string));
-    add(&JITTER, (definition.jitter > 0).then(|| span(definition.jitter)));
-    add(&TIMEOUT, definition.timeout.map(span));
-    let retries = definition.retries.as_ref();
-    add(&RETRIES, retries.map(|rule| format!("{} {} {}", rule.attempts, span(rule.first), span(rule.max))));
-    add(&PRIORITY, (definition.priority != 0).then(|| definition.priority.to_string()));
-    add(&HISTORY, definition.history.map(|entries| entries.to_string()));
-    add(&KEEP_OUTPUT, (definition.keep_output > 0).then(|| definition.keep_output.to_string()));
-    add(&EXPECT_WITHIN, definition.expect_within.map(span));
-    fields
 }
 
 /// Returns a length in one word.
@@ -209,86 +206,14 @@ fn span(micros: u64) -> String {
     humantime::format_duration(Duration::from_micros(micros)).to_string().replace(' ', "")
 }
 
+/// Returns the parts of a list with commas.
+fn list(text: &str) -> Vec<&str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect()
+}
+
 /// Returns the names of the fields of a job, without its name.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().map(|field| field.name)
-}
-
-fn schedule(given: &impl Given) -> Result<Schedule, WrongField> {
-    let keys = [&SCHEDULE, &EVERY, &DELAY, &AT];
-    let present: Vec<&Field> = keys.into_iter().filter(|field| given.text(field.name).is_some()).collect();
-    let [one] = present[..] else {
-        let text = match &present[..] {
-            [one, other, ..] => format!("{} and {} are given; keep one of them", one.name, other.name),
-            _ => "schedule is missing; give a cron line as schedule, or every, delay or at".to_owned(),
-        };
-        return Err(WrongField::new(present.get(1).map_or(SCHEDULE.name, |field| field.name), text));
-    };
-    let text = given.text(one.name).unwrap_or_default();
-    if one.name != SCHEDULE.name
-        && let Some(stray) = [&ZONE, &DST].into_iter().find(|field| given.text(field.name).is_some())
-    {
-        let value = given.text(stray.name).unwrap_or_default();
-        return Err(wrong(
-            stray,
-            value,
-            &format!("has no meaning with {}; remove it, or give a cron line", one.name),
-        ));
-    }
-    match one.name {
-        "every" => Schedule::every(time_of(one, text)?).map_err(|error| wrong(one, text, &error.to_string())),
-        "delay" => Schedule::delay(time_of(one, text)?).map_err(|error| wrong(one, text, &error.to_string())),
-        "at" => Ok(Schedule::at(given.read_time(text).map_err(|error| wrong(one, text, &error))?)),
-        _ => cron(given, text),
-    }
-}
-
-fn cron(given: &impl Given, line: &str) -> Result<Schedule, WrongField> {
-    let mut cron = Cron::parse(line).map_err(|error| wrong(&SCHEDULE, line, &error.to_string()))?;
-    if let Some(zone) = given.text(ZONE.name) {
-        cron = cron.zone(zone).map_err(|error| wrong(&ZONE, zone, &error.to_string()))?;
-    }
-    if let Some(rule) = given.text(DST.name) {
-        let found = Dst::ALL.into_iter().find(|dst| dst.name() == rule);
-        let names = || Dst::ALL.map(Dst::name).join(", ");
-        cron = cron.dst(found.ok_or_else(|| wrong(&DST, rule, &format!("is unknown; use {}", names())))?);
-    }
-    Ok(cron.into())
-}
-
-fn misfire(given: &impl Given) -> Result<Option<Misfire>, WrongField> {
-    let Some(text) = given.text(MISFIRE.name) else { return Ok(None) };
-    let words: Vec<&str> = text.split_whitespace().collect();
-    Ok(Some(match words[..] {
-        ["skip"] => Misfire::Skip,
-        ["run-once", within] => Misfire::run_once(time_of(&MISFIRE, within)?),
-        ["run-all", within] => Misfire::run_all(time_of(&MISFIRE, within)?),
-        _ => return Err(wrong(&MISFIRE, text, "is not a rule; write skip, run-once 1h or run-all 1h")),
-    }))
-}
-
-fn retries(given: &impl Given) -> Result<Option<Retry>, WrongField> {
-    let Some(text) = given.text(RETRIES.name) else { return Ok(None) };
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let attempts = |word: &str| match word.parse() {
-        Ok(attempts @ 1..=100) => Ok(Retry::new(attempts)),
-        _ => Err(wrong(&RETRIES, text, "has no number of attempts; give it 1 to 100")),
-    };
-    Ok(Some(match words[..] {
-        [count] => attempts(count)?,
-        [count, first, max] => {
-            let (first, max) = (time_of(&RETRIES, first)?, time_of(&RETRIES, max)?);
-            if first > max {
-                return Err(wrong(
-                    &RETRIES,
-                    text,
-                    "has a first pause longer than the longest; exchange them",
-                ));
-            }
-            attempts(count)?.backoff(first, max)
-        }
-        _ => return Err(wrong(&RETRIES, text, "is not a rule; write 3, or 3 1s 60s")),
-    }))
 }
 
 fn one_of<T: Display + Copy>(given: &impl Given, field: &Field, all: &[T]) -> Result<Option<T>, WrongField> {
@@ -321,6 +246,7 @@ fn wrong(field: &Field, value: &str, reason: &str) -> WrongField {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate::env::WallTime;
     use std::collections::BTreeMap;
 
     struct Fields(BTreeMap<&'static str, &'static str>);
@@ -350,7 +276,12 @@ mod tests {
             ("misfire", "run-all 2h"),
             ("delivery", "at-most-once"),
             ("overlap", "cancel-old"),
-            ("placement", "leader"),
+            ("runs_on", "labels eu, ssd"),
+            ("concurrency", "2 the database"),
+            ("pause_after_failures", "5"),
+            ("except", "2027-12-25,2027-12-26"),
+            ("from", "2027-01-01"),
+            ("until", "2027-12-31"),
             ("jitter", "5s"),
             ("timeout", "10m"),
             ("retries", "3 1s 60s"),
@@ -366,8 +297,15 @@ mod tests {
         let fields = fields.iter().map(|(name, text)| (*name, text.clone().leak() as &'static str));
         let again = job(&Fields(fields.chain([("job", "digest")]).collect())).unwrap();
         assert_eq!(again.definition().unwrap().to_text(), text, "the fields are read back");
-        let expected = r#"{"name":"digest","schedule":{"kind":"cron","line":"0 3 * * *","zone":"Europe/Kyiv"},"handler":"send-mail","payload":" {\"to\":1}","misfire":{"rule":"run-all","within":7200000000},"delivery":"at-most-once","overlap":"cancel-old","placement":"leader","jitter":5000000,"timeout":600000000,"retries":{"attempts":3,"first":1000000,"max":60000000},"priority":-4,"history":7,"keep_output":100,"expect_within":172800000000}"#;
+        let expected = r#"{"name":"digest","schedule":{"kind":"days","of":{"kind":"cron","line":"0 3 * * *","zone":"Europe/Kyiv"},"except":["2027-12-25","2027-12-26"],"from":"2027-01-01","until":"2027-12-31"},"handler":"send-mail","payload":" {\"to\":1}","misfire":{"rule":"run-all","within":7200000000},"delivery":"at-most-once","overlap":"cancel-old","labels":["eu","ssd"],"concurrency":{"key":"the database","limit":2},"pause_after_failures":5,"jitter":5000000,"timeout":600000000,"retries":{"attempts":3,"first":1000000,"max":60000000},"priority":-4,"history":7,"keep_output":100,"expect_within":172800000000}"#;
         assert_eq!(&*text, expected);
+    }
+
+    #[test]
+    fn a_job_that_follows_another_is_read_back() {
+        let read = read_all(&[("after", "failure the extract")]).unwrap();
+        assert_eq!(read.schedule().to_string(), "after each failure of \"the extract\"");
+        assert!(fields_of(&read.definition().unwrap()).contains(&("after", "failure the extract".to_owned())));
     }
 
     #[test]
@@ -381,6 +319,12 @@ mod tests {
             (&[("every", "1s"), ("retries", "0")], "give it 1 to 100"),
             (&[("every", "1s"), ("overlap", "dance\u{1b}")], "overlap: overlap \"dance"),
             (&[("every", "1s"), ("priority", "high")], "priority: priority \"high\" is not a number"),
+            (&[("every", "1s"), ("runs_on", "moon")], "runs_on: runs_on \"moon\" is unknown; write any, leader or labels eu"),
+            (&[("every", "1s"), ("runs_on", "labels ")], "has no label"),
+            (&[("every", "1s"), ("concurrency", "database")], "concurrency: concurrency \"database\" has no limit"),
+            (&[("every", "1s"), ("except", "Christmas")], "except: except \"Christmas\""),
+            (&[("after", "extract")], "after: after \"extract\" does not begin with success, failure or end"),
+            (&[("after", "end extract"), ("zone", "UTC")], "zone: zone \"UTC\" has no meaning with after"),
             (&[("schedule", "61 3 * * *")], "schedule: schedule \"61 3 * * *\""),
         ] {
             let error = read_all(fields).unwrap_err();

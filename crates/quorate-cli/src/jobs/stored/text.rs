@@ -4,7 +4,11 @@ use crate::{
     config::nearest,
     exit::{FAILURE, Failure},
 };
-use quorate::{env::WallTime, plain::plain, scheduler::Job};
+use quorate::{
+    env::WallTime,
+    plain::plain,
+    scheduler::{AfterEnd, Job},
+};
 use quorate_operator::{Given, definition};
 use std::collections::BTreeMap;
 use toml::Value;
@@ -83,10 +87,30 @@ fn flat(key: &str, value: Value) -> Result<String, String> {
         ("payload", value) => serde_json::to_string(&value).map_err(|error| format!("payload: {error}")),
         (_, Value::Integer(number)) => Ok(number.to_string()),
         (_, Value::Datetime(time)) => Ok(time.to_string()),
+        ("except", Value::Array(days)) => texts(key, days),
+        ("runs_on", Value::Table(mut table)) if table.len() == 1 => match table.remove("labels") {
+            Some(Value::Array(labels)) => Ok(format!("labels {}", texts("runs_on.labels", labels)?)),
+            _ => Err("runs_on is a table without labels; write { labels = [\"eu\"] }".to_owned()),
+        },
+        ("concurrency", Value::Table(table)) => words(key, table, &["limit", "key"]),
+        ("after", Value::Table(mut table)) => {
+            table.entry("on").or_insert_with(|| Value::String(AfterEnd::Success.as_str().to_owned()));
+            words(key, table, &["on", "job"])
+        }
         ("misfire", Value::Table(table)) => words(key, table, &["rule", "within"]),
         ("retries", Value::Table(table)) => words(key, table, &["attempts", "backoff", "max_backoff"]),
         (_, value) => Err(format!("{key} is a {}; give it a text", value.type_str())),
     }
+}
+
+/// Returns the texts and dates of a list with commas between them.
+fn texts(key: &str, list: Vec<Value>) -> Result<String, String> {
+    let texts = list.into_iter().map(|value| match value {
+        Value::String(text) => Ok(text),
+        Value::Datetime(time) => Ok(time.to_string()),
+        value => Err(format!("{key} has a {}; give it texts", value.type_str())),
+    });
+    Ok(texts.collect::<Result<Vec<_>, _>>()?.join(", "))
 }
 
 fn words(key: &str, table: toml::Table, names: &[&str]) -> Result<String, String> {
@@ -159,6 +183,13 @@ mod tests {
         let written = of_job(&toml[0]).unwrap();
         assert!(written.contains("payload = \"{\\\"to\\\":\\\"me\\\"}\""), "{written}");
         assert_eq!(text(&jobs(&written).unwrap()[0]), text(&toml[0]));
+        let rules = "name = \"a\"\nevery = \"1s\"\nhandler = \"h\"\nruns_on = { labels = [\"eu\", \"ssd\"] }\nexcept = [\"2027-12-25\", 2027-12-26]\n\
+                     concurrency = { key = \"the database\", limit = 2 }\n";
+        let rules = jobs(rules).unwrap();
+        assert_eq!(text(&jobs(&of_job(&rules[0]).unwrap()).unwrap()[0]), text(&rules[0]));
+        assert!(text(&rules[0]).contains(r#""concurrency":{"key":"the database","limit":2}"#), "{}", text(&rules[0]));
+        let follows = jobs("name = \"a\"\nhandler = \"h\"\nafter = { job = \"b\" }").unwrap();
+        assert_eq!(follows[0].schedule().to_string(), "after each success of \"b\"");
         let two = "[[job]]\nname = \"a\"\nevery = \"1s\"\nhandler = \"h\"\n[[job]]\nname = \"b\"\nat = 2027-01-01T00:00:00Z\nhandler = \"h\"\n";
         let names: Vec<_> = jobs(two).unwrap().iter().map(|job| job.name().to_string()).collect();
         assert_eq!(names, ["a", "b"]);
@@ -189,6 +220,8 @@ mod tests {
             ("name = \"a\"\nevery = \"1s\"", "handler is missing"),
             ("{\"name\": ", "TOML parse error"),
             ("name = \"a\"\nexpect = \"absent\"", "unknown key \"expect\""),
+            ("name = \"a\"\nrules = 1\nevery = \"1s\"", "unknown key \"rules\""),
+            ("name = \"a\"\nruns_on = { label = \"eu\" }", "runs_on is a table without labels"),
             ("name = \"a\"\nmisfire = { rul = \"skip\" }", "unknown key \"misfire.rul\""),
         ] {
             let error = jobs(text).unwrap_err();
