@@ -4,7 +4,7 @@
 
 use quorate::scheduler::Zone;
 use quorate_tests::support::{JobBench, PATIENCE, now, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The command notes its payload and its arguments.
@@ -29,7 +29,7 @@ fn until_noted(bench: &JobBench, line: &str) {
 
 #[test]
 fn a_stored_job_runs_an_allowed_command_with_its_payload_on_standard_input() {
-    let bench = bench(COMMANDS);
+    let bench = bench(&format!("labels = [\"eu\"]\n{COMMANDS}"));
     let _one = bench.daemon();
     let payload = "$(touch injected); `touch injected`\\\"; touch injected";
     let file = format!("name = \"beat\"\nevery = \"500ms\"\nhandler = \"note\"\npayload = '{payload}'\n");
@@ -41,6 +41,10 @@ fn a_stored_job_runs_an_allowed_command_with_its_payload_on_standard_input() {
 
     let shown = bench.json(&["show", "beat"]);
     assert_eq!((&shown["stored"]["handler"], &shown["waits_for"]), (&"note".into(), &Value::Null), "{shown}");
+    let worker = &bench.json(&["list"])["workers"][0];
+    assert_eq!((&worker["labels"], &worker["handlers"]), (&json!(["eu"]), &json!(["note"])), "{worker}");
+    let list = bench.jobs(&["list"]).stdout;
+    assert!(list.lines().any(|line| line.split_whitespace().eq(["WORKER", "LABELS", "HANDLERS"])), "{list}");
     accepted(&bench, &["remove", "beat"]);
     let gone = bench.jobs(&["show", "beat"]);
     assert_eq!(gone.code, Some(1), "{gone:?}");

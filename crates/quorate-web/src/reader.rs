@@ -5,7 +5,7 @@ use crate::{
     page::Page,
     snapshot::{
         Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, Pause, RunEnd, STRIP, SeenNode,
-        ShardSetView, Snapshot, Vote, name, text,
+        ShardSetView, Snapshot, Vote, WorkerView, name, text,
     },
     source::{Examination, Messages, NodeSource, client_leases},
     strips::Strips,
@@ -17,7 +17,6 @@ use quorate::{
     election::{Election, Observer},
     env::{BootTime, Env, ScopedTask, WallTime},
     internals::GroupOverview,
-    ledger::LedgerCopies,
     quorum::Quorum,
     scheduler::{JobStatus, Jobs, JobsError},
     shards::ShardSet,
@@ -79,7 +78,7 @@ struct NodeMemory {
 }
 
 /// The jobs of the group, its freeze, and the copies of its records.
-type Listed = (Vec<JobStatus>, Option<Pause>, Option<LedgerCopies>);
+type Listed = (Vec<JobStatus>, GroupOverview);
 
 /// The result of a read that takes long.
 #[derive(Debug)]
@@ -226,7 +225,7 @@ impl Reader {
     /// Takes a new list of jobs. The old one stays, with the reason, if the nodes could not be read. `waits` is set if a
     /// viewer waits for a part that is read afterwards.
     async fn take_jobs(&mut self, read: Option<Result<Listed, JobsError>>, at: WallTime, waits: bool) {
-        let (found, freeze, copies) = match read {
+        let (found, overview) = match read {
             Some(Ok(listed)) => listed,
             Some(Err(error)) => {
                 Arc::make_mut(&mut self.list).error = Some(text(&error.to_string()));
@@ -237,13 +236,16 @@ impl Reader {
                 return;
             }
         };
+        let GroupOverview { frozen, copies, workers, .. } = overview;
+        let freeze = frozen.as_ref().map(Pause::of_freeze);
+        let workers = workers.iter().map(WorkerView::new).collect();
         let group = self.election.group();
         let view = |job: &JobStatus| JobView::new(group, job, freeze.as_ref());
         let mut list: Vec<JobView> = found.iter().map(view).collect();
         let names = self.strips.begin(&list, waits);
         self.read_strips(names).await;
         let unread = self.strips.apply(&mut list);
-        self.list = Arc::new(JobsView { list, read_at: Some(at), error: None, freeze, copies, unread });
+        self.list = Arc::new(JobsView { list, read_at: Some(at), error: None, freeze, copies, workers, unread });
     }
 
     async fn read_strips(&mut self, names: Vec<Arc<str>>) {
@@ -364,10 +366,9 @@ impl Reader {
     }
 }
 
-/// Reads the jobs, the freeze of the group, and the copies of its records.
+/// Reads the jobs, and what the group has beside them.
 async fn list(jobs: &Jobs) -> Result<Listed, JobsError> {
-    let (list, GroupOverview { frozen, copies, .. }) = futures_util::try_join!(jobs.list(), jobs.overview())?;
-    Ok((list, frozen.as_ref().map(Pause::of_freeze), copies))
+    futures_util::try_join!(jobs.list(), jobs.overview())
 }
 
 /// Says that a part was not read in time.

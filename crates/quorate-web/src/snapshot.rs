@@ -6,7 +6,7 @@ use quorate::{
     scheduler::{Cron, Explanation, Schedule},
 };
 pub(crate) use quorate_operator::view::{
-    ClientLease, JobState, JobView, NodeView, Pause, RunEnd, ShardSetView, Vote, name, text,
+    ClientLease, JobState, JobView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, name, text,
 };
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -84,6 +84,8 @@ pub(crate) struct JobsView {
     pub(crate) freeze: Option<Pause>,
     /// The copies that the nodes have of the records of the jobs, if there are any.
     pub(crate) copies: Option<LedgerCopies>,
+    /// The live workers.
+    pub(crate) workers: Vec<WorkerView>,
     /// The number of jobs whose history has not been read since a viewer looked. A long list is read in parts.
     pub(crate) unread: usize,
 }

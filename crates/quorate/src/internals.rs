@@ -5,7 +5,7 @@
 pub use crate::claim::{ClaimTally, attempts};
 #[cfg(feature = "scheduler")]
 pub use crate::scheduler::{
-    control::{AuditEntry, GroupOverview},
+    control::{AuditEntry, GroupOverview, GroupWorker},
     job::{JobDefinition, MisfireData, RetryData},
     policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
     schedule::{OffsetChange, OffsetEffect, ScheduleSpec},

@@ -14,7 +14,7 @@ use quorate::{
     quorum::Quorum,
     scheduler::{Jobs, Zone},
 };
-use quorate_operator::view::{JobView, Pause, name};
+use quorate_operator::view::{JobView, Pause, WorkerView, name};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -26,6 +26,8 @@ pub(crate) struct Page {
     /// The freeze of the group; `null` if it is not frozen.
     pub(super) frozen: Option<Pause>,
     pub(super) jobs: Vec<JobView>,
+    /// The live workers.
+    workers: Vec<WorkerView>,
 }
 
 /// Shows all jobs of the group.
@@ -53,11 +55,13 @@ pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure
 /// Reads all jobs of the group.
 pub(super) async fn all(jobs: &Jobs) -> Result<Page, Failure> {
     let found = jobs.list().await.map_err(|error| failures::of_jobs(&error))?;
-    let frozen = jobs.frozen().await.map_err(|error| failures::of_jobs(&error))?;
+    let GroupOverview { frozen, workers, .. } =
+        jobs.overview().await.map_err(|error| failures::of_jobs(&error))?;
     let frozen = frozen.as_ref().map(Pause::of_freeze);
+    let workers = workers.iter().map(WorkerView::new).collect();
     let group = jobs.group();
     let jobs = found.iter().map(|job| JobView::new(group, job, frozen.as_ref())).collect();
-    Ok(Page { group: group.to_string(), frozen, jobs })
+    Ok(Page { group: group.to_string(), frozen, jobs, workers })
 }
 
 /// Returns the freeze of the group and the copies of its ledger, as far as they can be read.
@@ -106,6 +110,15 @@ impl Page {
             .collect();
         let frozen = self.frozen.as_ref();
         let frozen = frozen.map(|frozen| format!("the group is frozen {}\n", frozen.line(&Zone::UTC)));
-        frozen.unwrap_or_default() + &table(["NAME", "SCHEDULE", "STATE", "NEXT", "LAST"], &rows)
+        frozen.unwrap_or_default() + &table(["NAME", "SCHEDULE", "STATE", "NEXT", "LAST"], &rows) + &self.offers()
+    }
+
+    /// Returns the workers with labels or handlers, as a table.
+    fn offers(&self) -> String {
+        let list = |names: &[String]| if names.is_empty() { "-".to_owned() } else { names.join(", ") };
+        let special = self.workers.iter().filter(|worker| worker.is_special());
+        let row = |worker: &WorkerView| [(&worker.worker).into(), list(&worker.labels).into(), list(&worker.handlers).into()];
+        let rows: Vec<[Cell; 3]> = special.map(row).collect();
+        if rows.is_empty() { String::new() } else { format!("\n{}", table(["WORKER", "LABELS", "HANDLERS"], &rows)) }
     }
 }

@@ -9,6 +9,7 @@ mod pause;
 mod run;
 mod serial;
 mod shards;
+mod worker;
 
 pub use audit::{AuditEntry, AuditError};
 pub use job::{JobState, JobView, Unsent};
@@ -21,6 +22,7 @@ pub use serial::{
     MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeName, MaybeRfc3339, Millis, Name, Rfc3339, Text,
 };
 pub use shards::{ShardSetView, ShardView, ShardWorkerView};
+pub use worker::WorkerView;
 
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;

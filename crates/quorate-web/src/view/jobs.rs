@@ -1,6 +1,6 @@
 use super::{Context, JobsQuery, Show, forms, overview::sentence, parts};
 use crate::{
-    snapshot::{JobState, JobView, JobsView, Pause, Snapshot, cron_words},
+    snapshot::{JobState, JobView, JobsView, Pause, Snapshot, WorkerView, cron_words},
     time::{Zone, span},
     verdict::{Level, Verdict},
 };
@@ -15,12 +15,13 @@ pub(super) fn jobs(query: &JobsQuery, state: &Snapshot, context: &Context<'_>) -
         return ("No jobs here".to_owned(), html! { div.verdict { h1 { "This page shows no jobs." } } });
     };
     let verdict = verdict(jobs);
+    let all = jobs.list.len();
     let found = select(jobs, query);
     let pages = found.len().div_ceil(PAGE).max(1);
     let page = query.page.min(pages - 1);
     let shown: Vec<&JobView> = found.iter().copied().skip(page * PAGE).take(PAGE).collect();
     let body = html! {
-        (sentence(&verdict, &html! { (jobs.list.len()) " jobs of the group " (state.group) "." }))
+        (sentence(&verdict, &html! { (all) (if all == 1 { " job" } else { " jobs" }) " of the group " (state.group) "." }))
         @if let Some(freeze) = &jobs.freeze { (frozen(freeze, context)) }
         @if context.operate && !jobs.list.is_empty() { (forms::group(jobs, context)) }
         @if context.operate { (forms::store(context)) }
@@ -38,8 +39,29 @@ pub(super) fn jobs(query: &JobsQuery, state: &Snapshot, context: &Context<'_>) -
                 (parts::legend())
             }
         }
+        (workers(jobs))
     };
     (verdict.headline.trim_end_matches('.').to_owned(), body)
+}
+
+/// Shows the live workers, if one of them has labels or handlers.
+fn workers(jobs: &JobsView) -> Markup {
+    let list = |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
+    html! {
+        @if jobs.workers.iter().any(WorkerView::is_special) {
+            section aria-labelledby="w" {
+                h2 id="w" { "Workers " span.soft { (jobs.workers.len()) } }
+                table {
+                    thead { tr { th scope="col" { "Worker" } th scope="col" { "Labels" } th scope="col" { "Handlers" } } }
+                    tbody {
+                        @for worker in &jobs.workers {
+                            tr { td { b { (worker.worker) } } td { (list(&worker.labels)) } td { (list(&worker.handlers)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn verdict(jobs: &JobsView) -> Verdict {

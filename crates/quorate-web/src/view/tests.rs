@@ -189,6 +189,21 @@ fn jobs_in_trouble_come_first() {
 }
 
 #[test]
+fn workers_are_shown_if_one_has_labels_or_handlers() {
+    let worker = |name: &str, labels: &[&str]| WorkerView {
+        worker: name.to_owned(),
+        labels: labels.iter().map(ToString::to_string).collect(),
+        handlers: Vec::new(),
+        max_running: None,
+    };
+    let shown = |workers| list(JobsQuery::default(), JobsView { workers, ..testing::jobs(1) });
+    let plain = shown(vec![worker("a", &[]), worker("b", &[])]);
+    assert!(!plain.contains("Handlers"), "{plain}");
+    let labelled = shown(vec![worker("a", &[]), worker("b", &["eu", "<gpu>"])]);
+    assert!(labelled.contains("eu, &lt;gpu&gt;") && labelled.contains("Workers"), "{labelled}");
+}
+
+#[test]
 fn an_empty_list_and_an_old_list_say_so() {
     let none = list(JobsQuery::default(), JobsView { read_at: Some(NOW), ..JobsView::default() });
     assert!(

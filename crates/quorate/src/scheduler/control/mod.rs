@@ -34,7 +34,7 @@ pub use error::JobsError;
 pub use explain::{Explanation, Reason};
 pub(super) use inbox::serve_inbox;
 pub use jobs::{Accepted, Jobs};
-pub use overview::GroupOverview;
+pub use overview::{GroupOverview, GroupWorker};
 pub(super) use pending::IncomingRequest;
 pub use status::{JobStatus, RunStatus};
 pub use stored::StoredDefinition;

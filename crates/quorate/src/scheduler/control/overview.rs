@@ -1,4 +1,4 @@
-//! The state of a group beside its jobs, for a viewer: the freeze, and the copies of the ledger.
+//! The state of a group beside its jobs, for a viewer: the freeze, the copies of the ledger, and the live workers.
 
 use crate::{
     ledger::{Answered, LedgerCopies, LedgerView},
@@ -7,8 +7,9 @@ use crate::{
             error::JobsError,
             jobs::{Jobs, answers},
         },
-        store::{GroupFreeze, Paused},
+        store::{Announcement, GroupFreeze, Paused, WorkRow},
     },
+    session::{Seen, Sessions, announced},
 };
 use std::sync::Arc;
 
@@ -19,12 +20,27 @@ pub struct GroupOverview {
     pub frozen: Option<Paused>,
     /// The copies. `None` if no node that answered has one: no scheduler has led the group.
     pub copies: Option<LedgerCopies>,
+    /// The live workers that have announced themselves for runs, by name.
+    pub workers: Vec<GroupWorker>,
     /// The jobs that no live worker can run, each with the reason. Only [`Jobs::overview_of_jobs`] reads it.
     pub waiting: Vec<(Arc<str>, Arc<str>)>,
 }
 
+/// A live worker of a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupWorker {
+    /// The name of the worker.
+    pub worker: Arc<str>,
+    /// The labels of the worker.
+    pub labels: Vec<Arc<str>>,
+    /// The handlers that the worker has registered.
+    pub handlers: Vec<Arc<str>>,
+    /// The largest number of runs that it executes at once, if there is a limit.
+    pub max_running: Option<usize>,
+}
+
 impl Jobs {
-    /// Returns the freeze of the group, and the copies of its ledger. This costs two small requests to each node. If a copy is
+    /// Returns the freeze of the group, the copies of its ledger, and the live workers. This costs four small requests to each node. If a copy is
     /// incomplete, all copies are read in order to count their records.
     ///
     /// # Errors
@@ -44,7 +60,27 @@ impl Jobs {
         let ledger = LedgerView::of(read);
         let freeze = ledger.records.get(GroupFreeze::KEY).and_then(|row| GroupFreeze::parse(row).ok());
         let frozen = freeze.and_then(|freeze| freeze.active(self.now()).cloned());
-        Ok(GroupOverview { frozen, copies, waiting: Vec::new() })
+        let workers = self.workers().await?;
+        Ok(GroupOverview { frozen, copies, workers, waiting: Vec::new() })
+    }
+
+    /// Returns the workers that have announced themselves and whose sessions have not ended.
+    async fn workers(&self) -> Result<Vec<GroupWorker>, JobsError> {
+        let announced = announced::<Announcement>(&answers(self.ledger().part(WorkRow::PART).read().await)?);
+        let sessions: Vec<Arc<str>> = announced.iter().map(|(session, _)| Arc::clone(session)).collect();
+        let seen = Sessions::look(self.quorum(), self.group(), &sessions).await;
+        let lives = |session: &Arc<str>| seen.iter().any(|(of, seen)| of == session && *seen != Seen::Free);
+        let worker = |(session, who): (Arc<str>, Announcement)| {
+            lives(&session).then(|| GroupWorker {
+                worker: who.worker,
+                labels: who.labels.iter().cloned().collect(),
+                handlers: who.handlers,
+                max_running: Some(who.room).filter(|room| *room < usize::MAX),
+            })
+        };
+        let mut workers: Vec<GroupWorker> = announced.into_iter().filter_map(worker).collect();
+        workers.sort_unstable();
+        Ok(workers)
     }
 
     /// Returns the same as [`Jobs::overview`], with the jobs that no live worker can run. It reads the whole ledger.

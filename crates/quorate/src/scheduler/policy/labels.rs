@@ -17,6 +17,10 @@ impl Labels {
         Self(labels.into_iter().map(|label| label.as_ref().into()).collect())
     }
 
+    pub(in crate::scheduler) fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter()
+    }
+
     pub(in crate::scheduler) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
