@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    snapshot::{JobView, JobsView, Leadership, Vote},
+    snapshot::{JobView, JobsView, Leadership, Vote, WorkerView},
     testing::{self, NOW},
 };
 use quorate::{
