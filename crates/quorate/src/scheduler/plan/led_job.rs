@@ -315,9 +315,11 @@ impl LedJob {
         self.left_to_next = Some(self.left_to_next.map_or(at, |left| left.min(at)));
     }
 
-    /// Returns whether no run of the job is left: none is active or waits, and no tick follows.
+    /// Returns whether no run of the job is left: none is active or waits, and no tick follows. A tick may follow the end of
+    /// a pause.
     pub(in crate::scheduler) fn is_over(&self) -> bool {
-        self.next.is_none()
+        !self.is_paused()
+            && self.next.is_none()
             && self.waiting.is_empty()
             && self.requested.is_empty()
             && self.postponed.is_empty()
