@@ -259,6 +259,10 @@ fn all_is_reached(total: &Summary) {
         ("reservation taken", 600),
         ("grant judged after a transfer", 700),
         ("grant judged beside reservations", 120),
+        // One seed of eight has jobs with rules.
+        ("run that took the last of a key", 100),
+        ("run that follows another", 100),
+        ("run that requires a label", 100),
     ];
     reached(total, &hundredths);
     // These events happen a few times in a hundred seeds, or less: a claim was cancelled in the fault-free phase; a claim was
@@ -351,7 +355,8 @@ sweeps! {
             ("job stored", 60),
             ("stored job removed", 20),
             ("stored job judged", 20),
-            ("removed job judged", 1),
+            ("single run judged", 20),
+            ("removed job judged", 10),
         ];
         reached(total, &counts);
     };
