@@ -98,7 +98,6 @@ impl Planner {
             tracing::info!(job = &*job.name, until, "{what} has ended");
             self.put_row(id, 0);
             self.report_pause(&job, ended);
-            self.retire(id, now);
         }
     }
 

@@ -50,7 +50,6 @@ impl Planner {
             None if is_over => self.on_end(id, now),
             _ => {}
         }
-        self.retire(id, now);
         self.close_ended();
     }
 

@@ -9,7 +9,7 @@ use crate::scheduler::{
     run::{on_leader::RunEnd, pending_run::PendingRun},
     schedule::{self, delay, every},
     store::{
-        HistoryEntry, JobRow, OpenRun, RunKey, RunRecord,
+        self, HistoryEntry, JobRow, OpenRun, RunKey, RunRecord,
         snapshot::tests::{SECOND, at, sealed, snapshot},
     },
 };
@@ -432,4 +432,17 @@ async fn a_single_run_that_a_freeze_covers_is_entered_and_removed_at_its_end() {
     assert!(!planner.definitions().contains("once"));
     let is_removal = |effect: &Effect| matches!(effect, Effect::RemoveRow { key } if **key == *"def/once");
     assert!(effects.iter().any(is_removal), "{effects:?}");
+}
+
+#[tokio::test]
+async fn a_single_run_whose_time_passes_during_a_pause_is_removed_once_it_is_resumed() {
+    let mut planner = frozen_with_single_run(40).await;
+    planner.plan_due(at(31));
+    let id = planner.table().id("once").expect("it is taken over");
+    planner.pause(id, RequestId::from_u128(8), store::Paused { at: at(32), ..store::Paused::default() });
+    assert!(starts(&mut planner, 41).is_empty() && planner.definitions().contains("once"));
+    planner.resume(id, RequestId::from_u128(9), at(42));
+    planner.plan_due(at(42));
+    assert_eq!(reports(&planner.take_effects()), [("once".into(), RunOutcome::SkippedPaused)]);
+    assert!(!planner.definitions().contains("once"));
 }
