@@ -172,6 +172,7 @@ const CASES: &[Case] = &[
     // --- the rules of jobs ---
     Case::worker("a concurrency key without its limit", &[Sabotage::KeyIgnored], "rules: ", 200),
     Case::worker("an end that is followed again", &[Sabotage::FollowedAgain], "rules: ", 200),
+    Case::worker("labels of workers", &[Sabotage::LabelsIgnored], "rules: ", 200),
     // --- freezes ---
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
         .from(210),
@@ -184,6 +185,8 @@ const CASES: &[Case] = &[
         60,
     )
     .on("stored"),
+    Case::worker("a removed job that comes back", &[Sabotage::StoredJobsNotRemoved], "stored jobs", 100)
+        .on("stored"),
     // --- histories, which a linearizability checker judges alone ---
     Case::node("history: no increment", NodeFault::Uncounting, "lock history", 20),
     Case::worker("history: no raise", &[Sabotage::NoRaise], "lock history", 20),

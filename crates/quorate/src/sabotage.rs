@@ -79,12 +79,16 @@ pub enum Sabotage {
     SkipsNotClosed,
     /// The leader starts runs beyond the limit of their concurrency key.
     KeyIgnored,
+    /// The leader gives a run to any worker, whatever labels its job requires.
+    LabelsIgnored,
     /// A new leader adds a run after each recorded end, also if the ledger has the record of this run.
     FollowedAgain,
     /// A new leader does not take over the freeze of the group that an earlier leader stored.
     FreezeNotTakenOver,
     /// A new leader does not take over the jobs that are stored on the nodes.
     StoredJobsNotTakenOver,
+    /// The leader does not remove the row of a stored job that is removed.
+    StoredJobsNotRemoved,
     /// A leader does not end the freeze of the group at its end.
     FreezeWithoutEnd,
     /// A leader that freezes the group does not withdraw the runs that are open to workers.

@@ -162,6 +162,12 @@ pub enum Event<'a> {
         /// The step.
         step: StoredStep,
     },
+    /// The operator has read in the history of a job that was stored on the nodes for a single run that a freeze of the group
+    /// left it out.
+    StoredFrozen {
+        /// The name of the job.
+        job: &'a str,
+    },
     /// The handler of a job that is stored on the nodes runs.
     StoredRun {
         /// The name of the job.
@@ -400,6 +406,11 @@ pub enum RuleStep {
     },
     /// A run that follows another one begins.
     Follows,
+    /// A run begins that requires a label of its worker.
+    NeedsLabel {
+        /// True if the worker has the label.
+        has_it: bool,
+    },
     /// The handler is about to return `Ok`.
     Done,
 }
@@ -497,6 +508,11 @@ pub struct Write {
 /// A step of a job that is stored on the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredStep {
+    /// The job is about to be stored. It is due once at this time, or again and again.
+    Putting {
+        /// The time of a single run.
+        due: Option<WallTime>,
+    },
     /// It is confirmed that the job is stored.
     Put,
     /// The job is about to be removed.

@@ -155,8 +155,10 @@ excuses! {
     FreezesUnentered, "freezes: servers lost data since", FORGOTTEN;
     /// A run of a removed job started that was open to workers before the removal.
     StoredOpen, "stored jobs: the run was open before", JOBS;
-    /// A stored job is not judged, because a server lost data since it was stored.
-    StoredForgotten, "stored jobs: servers lost data since", FORGOTTEN;
+    /// A single run has not started: its job was frozen. The history says so, or a server lost data since.
+    StoredFrozen, "stored jobs: the group was frozen", JOBS;
+    /// A stored job has not run, or a removed one has, and the ledger was founded since.
+    StoredForgotten, "stored jobs: servers lost the job", FORGOTTEN;
     /// A holder set its key again on a server on which an operator had released it by force.
     ReleaseForced, "release: released by force", LEASE_FAILURES;
     /// A resign request was stored again after its release.

@@ -454,6 +454,7 @@ impl Run {
             referee: Arc::clone(&self.referee),
             seed: self.scenario.seed,
             finished: Arc::default(),
+            singles: Arc::default(),
         };
         if self.has_pool() {
             process.env.spawn(Freezer::new(operator.clone()).work());

@@ -5,7 +5,7 @@ use crate::{
     env::Env,
     lease::{AcquireError, Inspection, request_release},
     ledger::Ledger,
-    node::{FencingToken, Owner},
+    node::Owner,
 };
 use std::{convert::Infallible, time::Duration};
 
@@ -51,19 +51,19 @@ pub(super) async fn ask_for_the_lead(election: &Election, env: &Env, failures: u
     let patience = take_over_after * (1 << failures.min(DOUBLINGS));
     let pause = (take_over_after / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
     let mut healthy_since = env.now();
-    let mut known: Option<(FencingToken, u32)> = None;
+    let mut known: Option<(Owner, u32)> = None;
     loop {
         let looked = env.now();
         env.sleep_until_poll(looked, looked + pause, healthy_since + patience.max(pause)).await;
-        let Some((holder, term)) = leader(election).await else {
+        let Some(holder) = leader(election).await else {
             healthy_since = env.now();
             continue;
         };
-        let Some((holder, term)) = holder.zip(term) else { continue };
-        if known.is_none_or(|(of, _)| of != term) {
-            known = priority_of(election, term).await.map(|priority| (term, priority));
+        let Some(holder) = holder else { continue };
+        if known.as_ref().is_none_or(|(of, _)| *of != holder) {
+            known = priority_of(election, &holder).await.map(|priority| (holder.clone(), priority));
         }
-        let is_lower = known.is_some_and(|(_, other)| other < priority);
+        let is_lower = known.as_ref().is_some_and(|(_, other)| *other < priority);
         if !is_lower || healthy_since.until(env.now()) < patience {
             continue;
         }
@@ -83,15 +83,18 @@ pub(super) async fn ask_for_the_lead(election: &Election, env: &Env, failures: u
     }
 }
 
-/// Returns the owner token and the term of the leader. Returns `None` if too few nodes answered.
-async fn leader(election: &Election) -> Option<(Option<Owner>, Option<FencingToken>)> {
+/// Returns the owner token of the leader. Returns `None` if too few nodes answered.
+async fn leader(election: &Election) -> Option<Option<Owner>> {
     let seen = election.quorum().inspect(election.resource()?).await.ok()?;
-    Some((seen.holder.filter(|holder| holder.reserved_for().is_none()), seen.token))
+    Some(seen.holder.filter(|holder| holder.reserved_for().is_none()))
 }
 
-/// Returns the priority that the leader of `term` has recorded. Returns `None` while no record is found.
-async fn priority_of(election: &Election, term: FencingToken) -> Option<u32> {
+/// Returns the priority that the leader has recorded. Returns `None` while no record is found.
+///
+/// The record is that of the newest term. The counters of the nodes do not show the leader's term: an attempt of another
+/// candidate that failed may have raised them.
+async fn priority_of(election: &Election, leader: &Owner) -> Option<u32> {
     let ledger = Ledger::new(election.quorum(), election.group()).ok()?;
-    let terms = TermRecords::new(&ledger).newest(usize::MAX).await.ok()?;
-    terms.iter().find(|past| past.term == term).map(|past| past.priority)
+    let terms = TermRecords::new(&ledger).newest(1).await.ok()?;
+    terms.iter().find(|past| past.end.is_none() && *past.holder == *leader.worker()).map(|past| past.priority)
 }

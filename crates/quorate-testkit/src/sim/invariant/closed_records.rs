@@ -5,21 +5,30 @@ use quorate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The closed records of ticks that servers have received from leaders.
+/// The closed records of ticks.
+pub(super) type ClosedRecords = CountedRecords<RunKey>;
+
+/// The records that servers have received from leaders, each with a key `K`.
 ///
 /// A leader counts a write once a majority of the servers that it has *marked* stores it. A server that is not marked by it
 /// may have the record too, but its copy does not count for the next leader.
-#[derive(Debug, Default)]
-pub(super) struct ClosedRecords {
+#[derive(Debug)]
+pub(super) struct CountedRecords<K> {
     /// For each term, the servers that its leader has ever marked.
     marked: BTreeMap<u64, BTreeSet<String>>,
-    /// For each tick and term, the servers that ever received a closed record of the tick from the leader.
-    received: BTreeMap<RunKey, BTreeMap<u64, BTreeSet<String>>>,
+    /// For each record and term, the servers that ever received the record from the leader.
+    received: BTreeMap<K, BTreeMap<u64, BTreeSet<String>>>,
 }
 
-impl ClosedRecords {
-    /// Handles an event of the ledger `group`. If a server was marked, returns the ticks whose closed records count since.
-    pub(super) fn see(&mut self, group: &str, event: &Event<'_>) -> Vec<RunKey> {
+impl<K> Default for CountedRecords<K> {
+    fn default() -> Self {
+        Self { marked: BTreeMap::new(), received: BTreeMap::new() }
+    }
+}
+
+impl<K: Clone + Ord> CountedRecords<K> {
+    /// Handles an event of the ledger `group`. If a server was marked, returns the records that count since.
+    pub(super) fn see(&mut self, group: &str, event: &Event<'_>) -> Vec<K> {
         let Event::Ran {
             node,
             request: Request::Lead { ledger, seal, act: LeadAct::Mark { .. }, .. },
@@ -39,15 +48,15 @@ impl ClosedRecords {
         keys.filter(|key| self.counts(key, term)).cloned().collect()
     }
 
-    /// Notes that a server has received a closed record of a tick from the leader of `term`. Returns whether a majority of
-    /// the servers that this leader has marked has received one.
-    pub(super) fn add(&mut self, key: &RunKey, term: u64, node: &str) -> bool {
+    /// Notes that a server has received a record from the leader of `term`. Returns whether a majority of the servers that
+    /// this leader has marked has received it.
+    pub(super) fn add(&mut self, key: &K, term: u64, node: &str) -> bool {
         let by_term = self.received.entry(key.clone()).or_default();
         by_term.entry(term).or_default().insert(node.to_owned());
         self.counts(key, term)
     }
 
-    fn counts(&self, key: &RunKey, term: u64) -> bool {
+    fn counts(&self, key: &K, term: u64) -> bool {
         let received = self.received.get(key).and_then(|by_term| by_term.get(&term));
         let marked = self.marked.get(&term);
         received

@@ -241,7 +241,7 @@ impl PoolLog {
     /// Returns the time within which every worker notices the end of a pause of this job. For an any-worker job, a
     /// worker that does not lead may notice the end later than the leader.
     fn end_noticed_in(&self, job: &str) -> Duration {
-        if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO }
+        if self.spec(job).is_none_or(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO }
     }
 
     /// Returns the record of the freeze's rows.

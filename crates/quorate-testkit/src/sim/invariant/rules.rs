@@ -5,8 +5,9 @@ use crate::sim::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// Requires of the third group that no more runs with its concurrency key are active than the limit permits, and that a run
-/// follows another one only after that one has succeeded, and once for each tick.
+/// Requires of the third group that no more runs with its concurrency key are active than the limit permits, that a run
+/// follows another one only after that one has succeeded, and once for each tick, and that a run that requires a label starts
+/// only on a worker that has it.
 ///
 /// Not judged are runs of a process that is paused or has just been resumed, or whose boot clock stood still, and runs that
 /// began before the ledger was founded: the leader does not know them, and their sessions end within a TTL.
@@ -16,6 +17,7 @@ pub(super) struct Rules {
     done: DoneTicks,
     followed: BTreeSet<quorate::env::WallTime>,
     full: u64,
+    labelled: u64,
 }
 
 impl Invariant for Rules {
@@ -25,7 +27,11 @@ impl Invariant for Rules {
 
     fn judged(&self) -> Vec<(&'static str, u64)> {
         let followed = u64::try_from(self.followed.len()).unwrap_or(u64::MAX);
-        vec![("run that took the last of a key", self.full), ("run that follows another", followed)]
+        vec![
+            ("run that took the last of a key", self.full),
+            ("run that follows another", followed),
+            ("run that requires a label", self.labelled),
+        ]
     }
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
@@ -50,6 +56,10 @@ impl Invariant for Rules {
                     return Err(format!("{worker} starts {NEXT} of {tick:?} a second time"));
                 }
                 RuleStep::Follows => {}
+                RuleStep::NeedsLabel { has_it: true } => self.labelled += 1,
+                RuleStep::NeedsLabel { has_it: false } => {
+                    return Err(format!("{worker} starts {job}, due at {tick:?}, without its label"));
+                }
             },
             _ => {}
         }
@@ -83,6 +93,12 @@ mod tests {
             step: RuleStep::Begins { beside: vec![ms(9), ms(5)] },
         };
         assert!(rules.see(ms(11), &Event::Ruled(&run)).is_ok(), "the leader does not know runs of before");
-        assert_eq!(rules.judged()[0].1, 1);
+        let run = |has_it| {
+            let step = RuleStep::NeedsLabel { has_it };
+            RuleRun { worker: "w".into(), job: "labelled", tick: at(3), step }
+        };
+        assert!(rules.see(ms(12), &Event::Ruled(&run(true))).is_ok());
+        assert!(rules.see(ms(13), &Event::Ruled(&run(false))).is_err());
+        assert_eq!(rules.judged().into_iter().map(|(_, count)| count).collect::<Vec<_>>(), [1, 1, 1]);
     }
 }

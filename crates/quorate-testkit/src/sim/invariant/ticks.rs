@@ -2,7 +2,12 @@
 
 mod reports;
 
-use super::{Event, Invariant, MAJORITY, closed_records::ClosedRecords, memories::Foundings, parsed};
+use super::{
+    Event, Invariant, MAJORITY,
+    closed_records::{ClosedRecords, CountedRecords},
+    memories::Foundings,
+    parsed,
+};
 use crate::sim::{
     Excuse, RunOutcome, Stored, TickStart,
     scenario::true_wall,
@@ -49,8 +54,8 @@ const YOUNG: Duration = Duration::from_secs(1);
 /// * *a majority of the nodes has forgotten*: the ledger was founded since the tick.
 /// * *it was started by*: a server received the record with which the named term started the tick.
 ///
-/// There is one exception: a ledger that is founded may lack the records of the one before. A registration may then begin
-/// again, and the ticks before the new registration are not judged. (A pause between the last check and the start is not
+/// There is one exception: a ledger that is founded may lack the records of the one before, and a leader may lack a row that
+/// a majority stores and that was not counted, because a server of it was not marked. A registration may then begin again, and the ticks before the new registration are not judged. (A pause between the last check and the start is not
 /// excused, because this simulation has no such pause.)
 #[derive(Debug)]
 pub(super) struct Ticks {
@@ -60,6 +65,9 @@ pub(super) struct Ticks {
     registrations: BTreeMap<Arc<str>, Registration>,
     foundings: Foundings,
     closed: ClosedRecords,
+    /// The rows of jobs, by job and `since`, and those that have counted. A later leader finds only these for certain.
+    rows: CountedRecords<(Arc<str>, WallTime)>,
+    counted: BTreeSet<(Arc<str>, WallTime)>,
     /// The number of ticks of `at_most_once` jobs that had to be started or reported as lost. `known` counts
     /// those that were started, and `lost` those that were reported as lost.
     known: u64,
@@ -104,6 +112,8 @@ impl Default for Ticks {
             registrations: BTreeMap::new(),
             foundings: Foundings::default(),
             closed: ClosedRecords::default(),
+            rows: CountedRecords::default(),
+            counted: BTreeSet::new(),
             known: 0,
             lost: 0,
         }
@@ -124,6 +134,7 @@ impl Invariant for Ticks {
         for key in self.closed.see(GROUP, event) {
             self.ticks.entry(key).or_default().done_at.get_or_insert(true_wall(now));
         }
+        self.counted.extend(self.rows.see(GROUP, event));
         for stored in event.stored().into_iter().filter(|stored| stored.ledger == GROUP) {
             self.written(stored, true_wall(now))?;
         }
@@ -147,8 +158,13 @@ impl Ticks {
         let Stored { node, key, value, term, .. } = stored;
         if let Some(job) = key.strip_prefix("job/") {
             let since = JobRow::parse(value).map_err(|error| format!("{key} is spoilt: {error}"))?.since;
+            let row = |since| (Arc::from(job), since);
+            if self.rows.add(&row(since), term, node) {
+                self.counted.insert(row(since));
+            }
             let registration = self.registrations.entry(job.into()).or_default();
-            let is_lost = self.foundings.any_since(registration.stored_at);
+            let has_counted = registration.since.is_some_and(|known| self.counted.contains(&row(known)));
+            let is_lost = !has_counted || self.foundings.any_since(registration.stored_at);
             return registration.written(node, since, now, is_lost).map_err(|why| format!("{job} {why}"));
         }
         let key = RunKey::parse(key).map_err(|error| error.to_string())?;
@@ -263,8 +279,8 @@ impl Ticks {
 }
 
 impl Registration {
-    /// Notes that a server stored a row at the true time `now`. `is_lost` is true if the ledger was founded since the
-    /// registration was stored.
+    /// Notes that a server stored a row at the true time `now`. `is_lost` is true if the registration has never counted, or
+    /// the ledger was founded since it was stored.
     fn written(&mut self, node: &str, since: WallTime, now: WallTime, is_lost: bool) -> Result<(), String> {
         let on = self.on.entry(since).or_default();
         on.insert(node.to_owned());

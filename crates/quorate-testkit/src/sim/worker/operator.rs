@@ -7,12 +7,12 @@ use quorate::{
     env::{Env, WallTime},
     internals::JobAction,
     quorum::Quorum,
-    scheduler::{Accepted, HistoryEntry, Jobs, JobsError},
+    scheduler::{Accepted, HistoryEntry, Jobs, JobsError, RunOutcome},
 };
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -40,6 +40,8 @@ pub(in super::super) struct Operator {
     /// The number of the operator's tasks that have finished: after the faults, one task lifts every pause, and the
     /// other one ends every freeze.
     pub(in super::super) finished: Arc<AtomicUsize>,
+    /// The jobs that were stored on the nodes for a single run.
+    pub(in super::super) singles: Arc<Mutex<Vec<String>>>,
 }
 
 impl Operator {
@@ -137,6 +139,20 @@ impl Operator {
                 (Err(error), _) | (_, Err(error)) => {
                     self.referee
                         .fail(&format!("the history of {} cannot be read in the calm: {error}", spec.name));
+                }
+            }
+        }
+        let singles = self.singles.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for job in singles {
+            match jobs.history(&job, usize::MAX).await {
+                // It was never stored, or the nodes have forgotten it.
+                Err(JobsError::UnknownJob { .. }) => {}
+                Ok(entries) if entries.iter().any(|entry| entry.end == RunOutcome::SkippedFrozen) => {
+                    self.referee.judge(&Event::StoredFrozen { job: &job });
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.referee.fail(&format!("the history of {job} cannot be read in the calm: {error}"));
                 }
             }
         }

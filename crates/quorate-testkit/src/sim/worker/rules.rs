@@ -1,4 +1,5 @@
-//! The third group: jobs that share a concurrency key, on any worker and on the leader, and a job that follows another.
+//! The third group: jobs that share a concurrency key, on any worker and on the leader, a job that follows another, and a job
+//! for workers with a label.
 
 use super::{WORKERS, Worker};
 use crate::sim::{Event, Host, RuleRun, RuleStep, SeedRng, job_run::clock_stood};
@@ -19,8 +20,12 @@ pub(in super::super) const FIRST: &str = "first";
 pub(in super::super) const NEXT: &str = "next";
 /// The jobs that share the key, beside the first one.
 const OTHERS: [&str; 2] = ["second", "led"];
+/// The job that requires [`LABEL`] of its worker.
+const LABELLED: &str = "labelled";
 /// The names of all jobs of the group.
-pub(in super::super) const RULES_JOBS: [&str; 4] = [FIRST, OTHERS[0], OTHERS[1], NEXT];
+pub(in super::super) const RULES_JOBS: [&str; 5] = [FIRST, OTHERS[0], OTHERS[1], NEXT, LABELLED];
+/// The label of each worker whose number is even.
+const LABEL: &str = "even";
 /// The number of seeds in a thousand in which the workers run the group.
 const SEEDS: u64 = 120;
 /// A process that has just been resumed has had no turn to end its runs.
@@ -64,7 +69,8 @@ pub(super) async fn work(mut worker: Worker) {
         let pause = worker.rng.millis(5..=300);
         worker.env.sleep(pause).await;
         let (drops, time) = (worker.rng.chance(400), worker.rng.millis_up_to(&[2_000, 6_000]));
-        let scheduler = Scheduler::new(&worker.quorum, RULES).ttl(ttl);
+        let labels = has_label(&worker.host).then_some(LABEL);
+        let scheduler = Scheduler::new(&worker.quorum, RULES).ttl(ttl).labels(labels);
         let scheduler = jobs(&worker).into_iter().fold(scheduler, Scheduler::job);
         let env = worker.env.clone();
         let run = scheduler.run().until(async move { env.stopped().cancelled().await });
@@ -89,7 +95,12 @@ fn jobs(worker: &Worker) -> Vec<Job> {
         shares(OTHERS[0], 500, Placement::AnyWorker).delivery(Delivery::AtMostOnce),
         shares(OTHERS[1], 600, Placement::Leader),
         next.delivery(Delivery::AtMostOnce),
+        job(LABELLED, millis(800), Placement::AnyWorker).on_workers_with([LABEL]),
     ]
+}
+
+fn has_label(host: &Host) -> bool {
+    (0..WORKERS).step_by(2).any(|worker| **host.name() == *format!("w{worker}"))
 }
 
 #[expect(clippy::expect_used, reason = "written by hand")]
@@ -119,6 +130,8 @@ async fn run(worker: Worker, job: &'static str, tick: RunContext) -> Result<(), 
     if job == NEXT {
         worker.outside.rules.lock().followed_at = Some(now);
         tell(RuleStep::Follows);
+    } else if job == LABELLED {
+        tell(RuleStep::NeedsLabel { has_it: has_label(&worker.host) });
     } else {
         let awake =
             |host: &Host| host.awake_since().is_some_and(|since| now.saturating_sub(since) >= WAKES_IN);

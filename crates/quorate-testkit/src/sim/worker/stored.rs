@@ -3,8 +3,15 @@
 
 use super::operator::{Operator, VALID_FOR};
 use crate::sim::{Event, Referee, SeedRng, StoredStep};
-use quorate::scheduler::{Job, Jobs, JobsError, Misfire, Payload, RunContext, Schedule};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use quorate::{
+    env::WallTime,
+    scheduler::{Job, Jobs, JobsError, Misfire, Payload, RunContext, Schedule},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 /// The name of the handler that all workers of the group have.
 pub(super) const HANDLER: &str = "stored";
@@ -59,19 +66,21 @@ impl Storer {
         let name = format!("stored-{number}");
         self.repeating.insert(number, name.clone());
         let job = Job::named(&name, schedule, HANDLER).misfire(Misfire::Skip);
-        self.put(jobs, &name, job).await;
+        self.put(jobs, &name, job, None).await;
     }
 
     async fn put_single(&mut self, jobs: &Jobs, number: u64) {
         let due = self.operator.quorum.wall() + self.rng.millis(1_500..=5_000);
         let name = format!("single-{number}");
-        let job = Job::named(&name, Schedule::at(due), HANDLER)
-            .misfire(Misfire::run_once(Duration::from_secs(300)));
-        self.put(jobs, &name, job).await;
+        let job = Job::named(&name, Schedule::at(due), HANDLER).misfire(Misfire::run_once(Duration::from_secs(300)));
+        let singles = Arc::clone(&self.operator.singles);
+        singles.lock().unwrap_or_else(PoisonError::into_inner).push(name.clone());
+        self.put(jobs, &name, job, Some(due)).await;
     }
 
-    async fn put(&self, jobs: &Jobs, name: &str, job: Job) {
+    async fn put(&self, jobs: &Jobs, name: &str, job: Job, due: Option<WallTime>) {
         let Ok(payload) = Payload::new(name) else { return };
+        self.note(name, StoredStep::Putting { due });
         let answer = jobs.put(&job.payload(payload)).await;
         self.report(name, StoredStep::Put, &answer.map(drop));
     }

@@ -112,6 +112,7 @@ impl<'a> EventLoop<'a> {
             left_out: LeftOut {
                 keys: term.quorum().config().sabotaged(Sabotage::KeyIgnored),
                 followed: term.quorum().config().sabotaged(Sabotage::FollowedAgain),
+                removals: term.quorum().config().sabotaged(Sabotage::StoredJobsNotRemoved),
             },
         };
         if term.quorum().config().sabotaged(Sabotage::FreezeNotTakenOver) {

@@ -10,7 +10,7 @@ use crate::{
             job_id::JobId,
             key_gate::KeyGate,
             led_job::LedJob,
-            ready_queue::{ReadyOrder, ReadyQueue},
+            ready_queue::{ReadyOrder, ReadyQueue, Turn},
             timer_queue::TimerQueue,
         },
         run::pending_run::PendingRun,
@@ -198,7 +198,7 @@ impl JobTable {
     ///
     /// A job whose concurrency key is in use by as many runs as it permits waits until one of them has ended. Then the job
     /// with the highest priority, and of these the one whose run is due first, gets its turn. A run that an earlier leader
-    /// has opened does not wait: a worker may already execute it.
+    /// has opened does not wait, and comes before all others: a worker may already execute it.
     pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<JobId> {
         loop {
             let id = self.ready.pop()?;
@@ -213,7 +213,6 @@ impl JobTable {
                 continue;
             }
             if let Some(next) = self.next_of_key(&of.key) {
-                self.keys.stop_waiting(&of.key, next);
                 let place = self.slot_mut(next).and_then(|slot| slot.place.take());
                 self.ready.set(place, None);
                 return Some(next);
@@ -235,14 +234,30 @@ impl JobTable {
             match order {
                 Some(order) => next = Some(next.map_or(order, |best| order.min(best))),
                 // The job was removed or paused meanwhile, or has another key.
-                None => self.keys.stop_waiting(key, id),
+                None => drop(self.keys.stop_waiting(key, id)),
             }
         }
         next.map(|(.., id)| id)
     }
 
+    /// While `is_held`, no run with a key starts that is not open yet.
+    pub(in crate::scheduler) fn hold_keys(&mut self, is_held: bool) {
+        self.keys.set_closed(is_held).iter().for_each(|key| self.wake_key(key));
+    }
+
+    /// Notes that a run has the key, which may be a run of a job that the leader does not have.
+    pub(in crate::scheduler) fn use_key(&mut self, key: &Arc<str>) {
+        self.keys.begin(key);
+    }
+
+    /// Notes that a run does not have the key any more.
+    pub(in crate::scheduler) fn free_key(&mut self, key: &Arc<str>) {
+        self.keys.end(key);
+        self.wake_key(key);
+    }
+
     /// Lets the next job of a key have its turn, if one waits.
-    fn wake_key(&mut self, key: &Arc<str>) {
+    pub(in crate::scheduler) fn wake_key(&mut self, key: &Arc<str>) {
         if let Some(id) = self.next_of_key(key) {
             self.reschedule(id);
         }
@@ -278,12 +293,10 @@ impl JobTable {
         if run.here {
             self.ready.on_start();
         }
-        let uses = run.uses.clone();
-        if let Some(key) = &uses {
-            self.keys.begin(key);
+        if let Some(key) = &run.uses {
+            self.use_key(key);
         }
         self.change(id, |job| job.begin(run));
-        uses.iter().for_each(|key| self.wake_key(key));
     }
 
     /// Removes a run that has ended from the active runs, and returns it. Then updates the job's timer and its position
@@ -295,8 +308,7 @@ impl JobTable {
         }
         self.reschedule(id);
         if let Some(key) = &run.uses {
-            self.keys.end(key);
-            self.wake_key(key);
+            self.free_key(key);
         }
         Some(run)
     }
@@ -312,16 +324,22 @@ impl JobTable {
         // Without the handler, the runs wait for a leader that has it, or for a worker.
         let is_able = |run: &&PendingRun| run.is_for_workers(job) || job.handler().is_some();
         let head = led.head().filter(|_| !asleep).filter(is_able);
-        let ready =
-            head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.not_before, id));
+        let turn = |run: &PendingRun| match run.is_for_workers(job) {
+            _ if run.is_open() => Turn::Open,
+            true => Turn::OnWorkers,
+            false => Turn::OnLeader,
+        };
+        let ready = head.map(|run| ReadyOrder::new(turn(run), job.priority, run.not_before, id));
         let waits = head.is_some_and(|run| !run.is_open());
         let key = job.concurrency.as_ref().map(|of| Arc::clone(&of.key));
         let next = led.next().filter(|_| !removed);
         slot.gauges.state(led.active().len(), next, led.is_paused(), led.is_overdue() && !removed);
         let has_ended = removed && led.active().is_empty();
+        // The job that waited has had its turn, or does not need it any more.
+        let mut left = None;
         match key {
             Some(key) if waits => self.keys.wait(&key, id),
-            Some(key) => self.keys.stop_waiting(&key, id),
+            Some(key) => left = self.keys.stop_waiting(&key, id).then_some(key),
             None => {}
         }
         self.timers.set(id, mem::replace(&mut slot.timer, timer), timer);
@@ -334,6 +352,9 @@ impl JobTable {
             if let Some(same) = self.ended.last().and_then(|ended| self.id(&ended.job().name)) {
                 self.reschedule(same);
             }
+        }
+        if let Some(key) = left {
+            self.wake_key(&key);
         }
     }
 }

@@ -3,20 +3,31 @@
 use crate::scheduler::{plan::job_id::JobId, policy::Concurrency};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::Arc,
 };
 
 /// The concurrency keys of the leader's jobs. A run has its key from its start, or from its opening to workers, until the
-/// leader has recorded its end. So the limit holds for the runs of all workers, as far as the leader knows them.
+/// leader has recorded its end. So the limit holds for the runs of all workers. No run with a key starts while the leader
+/// does not know yet which open runs have one.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct KeyGate {
+    is_closed: bool,
     active: BTreeMap<Arc<str>, usize>,
     waiting: BTreeMap<Arc<str>, BTreeSet<JobId>>,
 }
 
 impl KeyGate {
     pub(in crate::scheduler) fn is_full(&self, of: &Concurrency) -> bool {
-        self.active.get(&of.key).is_some_and(|active| *active >= of.limit)
+        self.is_closed || self.active.get(&of.key).is_some_and(|active| *active >= of.limit)
+    }
+
+    /// Closes the gate, or opens it. Returns the keys for which jobs wait, if it has just been opened.
+    pub(in crate::scheduler) fn set_closed(&mut self, is_closed: bool) -> Vec<Arc<str>> {
+        match mem::replace(&mut self.is_closed, is_closed) && !is_closed {
+            true => self.waiting.keys().cloned().collect(),
+            false => Vec::new(),
+        }
     }
 
     /// Returns whether a job waits for a key.
@@ -49,13 +60,13 @@ impl KeyGate {
         self.waiting.get(key).into_iter().flatten().copied().collect()
     }
 
-    /// Notes that a job does not wait for the key any more.
-    pub(in crate::scheduler) fn stop_waiting(&mut self, key: &str, job: JobId) {
-        if let Some(jobs) = self.waiting.get_mut(key) {
-            jobs.remove(&job);
-            if jobs.is_empty() {
-                self.waiting.remove(key);
-            }
+    /// Notes that a job does not wait for the key any more. Returns whether it did.
+    pub(in crate::scheduler) fn stop_waiting(&mut self, key: &str, job: JobId) -> bool {
+        let Some(jobs) = self.waiting.get_mut(key) else { return false };
+        let waited = jobs.remove(&job);
+        if jobs.is_empty() {
+            self.waiting.remove(key);
         }
+        waited
     }
 }

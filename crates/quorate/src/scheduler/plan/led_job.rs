@@ -156,14 +156,15 @@ impl LedJob {
     }
 
     /// Returns the time at which the planner next has to handle the job: ticks are due, a pause ends, or the
-    /// time for a success has passed.
+    /// time for a success has passed. A stored single run that is over is handled at once: it is removed.
     pub(in crate::scheduler) fn wake(&self) -> Option<WallTime> {
         let ahead = if self.next_ahead().is_some() { self.ahead } else { Duration::ZERO };
         let next = self.next.map(|next| next - ahead);
         let postponed = self.postponed.iter().map(|(at, _)| *at);
         let ends = [&self.row.paused, &self.frozen].into_iter().flatten().filter_map(|paused| paused.until);
         let deadline = self.row.deadline().filter(|_| self.frozen.is_none() && !self.is_overdue());
-        next.into_iter().chain(postponed).chain(ends).chain(deadline).min()
+        let over = (self.job.is_single_run() && self.is_over()).then_some(self.row.since);
+        next.into_iter().chain(postponed).chain(ends).chain(deadline).chain(over).min()
     }
 
     /// Returns whether the leader has noted that the job is overdue, and it still is. A frozen job is not.
@@ -315,9 +316,11 @@ impl LedJob {
         self.left_to_next = Some(self.left_to_next.map_or(at, |left| left.min(at)));
     }
 
-    /// Returns whether no run of the job is left: none is active or waits, and no tick follows.
+    /// Returns whether no run of the job is left: none is active or waits, and no tick follows. A tick may follow the end of
+    /// a pause.
     pub(in crate::scheduler) fn is_over(&self) -> bool {
-        self.next.is_none()
+        !self.is_paused()
+            && self.next.is_none()
             && self.waiting.is_empty()
             && self.requested.is_empty()
             && self.postponed.is_empty()

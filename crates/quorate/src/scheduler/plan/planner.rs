@@ -74,6 +74,8 @@ pub(in crate::scheduler) struct LeftOut {
     pub(in crate::scheduler) keys: bool,
     /// The records of runs that follow others.
     pub(in crate::scheduler) followed: bool,
+    /// The removal of the rows of stored jobs.
+    pub(in crate::scheduler) removals: bool,
 }
 
 /// The planner of one term.
@@ -268,7 +270,9 @@ impl Planner {
             self.needed.add_unknown(&self.group, &self.sealed, is_known);
             self.resume_requests(now);
             let is_known = |job: &str| knows(&self.table, &self.removed, job);
-            self.unknown_runs.watch(&self.sealed, is_known, &mut self.effects);
+            for key in self.unknown_runs.watch(&self.sealed, is_known, &mut self.effects) {
+                self.table.use_key(&key);
+            }
         }
     }
 
@@ -299,6 +303,8 @@ impl Planner {
 
     /// Starts waiting runs in their order, up to the limit of concurrent runs.
     pub(in crate::scheduler) fn start_ready(&mut self, now: WallTime) {
+        // A job that is not taken over yet may have open runs.
+        self.table.hold_keys(!self.is_complete || !self.to_take.is_empty());
         while let Some(id) = self.table.pop_ready() {
             self.start(id, now);
         }

@@ -3,16 +3,28 @@
 use crate::{env::WallTime, scheduler::plan::job_id::JobId};
 use std::{cmp::Reverse, collections::BTreeSet};
 
-/// The position of a job in the ready queue. A job whose next run is for workers comes first, because the
+/// The position of a job in the ready queue. A job whose next run is open comes first: a worker may execute the run
+/// already, so it counts before any other run starts. A job whose next run is for workers comes next, because the
 /// leader's limit does not apply to that run. The other jobs are ordered by priority, then by the time from which their
 /// next run may start, then by their ids. The runs of a back-fill may start when the run before has
 /// ended. Ordered by their ticks, which are old, they would keep all other jobs waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) struct ReadyOrder {
-    here: bool,
+    turn: Turn,
     priority: Reverse<i32>,
     not_before: WallTime,
     job: JobId,
+}
+
+/// The kinds of runs, in the order in which they start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::scheduler) enum Turn {
+    /// The run is open to workers already.
+    Open,
+    /// Workers will execute the run.
+    OnWorkers,
+    /// The leader will execute the run.
+    OnLeader,
 }
 
 /// The positions of the jobs with a run that may start, in order, and the number of runs that the leader
@@ -25,10 +37,9 @@ pub(in crate::scheduler) struct ReadyQueue {
 }
 
 impl ReadyOrder {
-    /// Returns the position of the job, whose next run may start at `not_before`. `here` is true if the
-    /// leader executes that run, and false if a worker does.
-    pub(in crate::scheduler) fn new(here: bool, priority: i32, not_before: WallTime, job: JobId) -> Self {
-        Self { here, priority: Reverse(priority), not_before, job }
+    /// Returns the position of the job, whose next run may start at `not_before`.
+    pub(in crate::scheduler) fn new(turn: Turn, priority: i32, not_before: WallTime, job: JobId) -> Self {
+        Self { turn, priority: Reverse(priority), not_before, job }
     }
 }
 
@@ -53,7 +64,7 @@ impl ReadyQueue {
     /// the leader would execute the job's run and has reached its limit.
     pub(in crate::scheduler) fn pop(&mut self) -> Option<JobId> {
         let first = self.runs.first()?;
-        if first.here && self.is_full() {
+        if first.turn == Turn::OnLeader && self.is_full() {
             return None;
         }
         self.runs.pop_first().map(|run| run.job)
@@ -89,11 +100,15 @@ mod tests {
     }
 
     fn place(here: bool, priority: i32, tick: u64, job: usize) -> Option<ReadyOrder> {
-        Some(ReadyOrder::new(here, priority, WallTime::from_micros(tick), id(job)))
+        turn(if here { Turn::OnLeader } else { Turn::OnWorkers }, priority, tick, job)
+    }
+
+    fn turn(turn: Turn, priority: i32, tick: u64, job: usize) -> Option<ReadyOrder> {
+        Some(ReadyOrder::new(turn, priority, WallTime::from_micros(tick), id(job)))
     }
 
     #[test]
-    fn runs_for_workers_come_first_then_priority_time_and_order() {
+    fn open_runs_come_first_then_runs_for_workers_then_priority_time_and_order() {
         let mut ready = ReadyQueue::new(usize::MAX);
         let places = [
             place(true, 0, 5, 1),
@@ -101,10 +116,11 @@ mod tests {
             place(true, 3, 9, 3),
             place(true, 0, 4, 4),
             place(false, -1, 9, 5),
+            turn(Turn::Open, -2, 9, 6),
         ];
         places.into_iter().for_each(|place| ready.set(None, place));
         let order: Vec<usize> = std::iter::from_fn(|| ready.pop()).map(|job| job.place).collect();
-        assert_eq!(order, [5, 3, 4, 1, 2]);
+        assert_eq!(order, [6, 5, 3, 4, 1, 2]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::{
         },
         run::pending_run::PendingRun,
         schedule::Schedule,
-        store::{job_and_tick, snapshot::LedgerSnapshot},
+        store::{RunRecord, job_and_tick, snapshot::LedgerSnapshot},
     },
 };
 use std::{
@@ -30,28 +30,28 @@ use std::{
 };
 
 /// The watched runs, by key. Each run has a [stand-in](stand_in) for its job, because the leader does not have
-/// the job.
+/// the job, and its concurrency key.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct UnknownRuns {
-    runs: BTreeMap<Arc<str>, Arc<Job>>,
+    runs: BTreeMap<Arc<str>, (Arc<Job>, Option<Arc<str>>)>,
 }
 
 impl UnknownRuns {
-    /// Starts to watch the open runs of all jobs that the leader does not have.
+    /// Starts to watch the open runs of all jobs that the leader does not have. Returns their concurrency keys.
     pub(in crate::scheduler) fn watch(
         &mut self,
         sealed: &LedgerSnapshot,
         is_known: impl Fn(&str) -> bool,
         out: &mut Vec<Effect>,
-    ) {
+    ) -> Vec<Arc<str>> {
+        let mut used = Vec::new();
         for (key, record) in sealed.open_runs() {
             let Some((name, tick)) = job_and_tick(key).filter(|(name, _)| !is_known(name)) else { continue };
             let run = PendingRun::recorded(Arc::clone(key), tick, record.clone());
-            if !run.is_open() {
-                continue;
-            }
+            let RunRecord::Open(open) = record else { continue };
             let job = stand_in(name, tick);
-            self.runs.insert(Arc::clone(key), Arc::clone(&job));
+            used.extend(open.uses.clone());
+            self.runs.insert(Arc::clone(key), (Arc::clone(&job), open.uses.clone()));
             let state = sealed.state(name);
             out.push(Effect::Open(RunStart {
                 owner: None,
@@ -62,11 +62,12 @@ impl UnknownRuns {
                 end_needed_at: None,
             }));
         }
+        used
     }
 
     /// Returns the names of the jobs of the watched runs.
     pub(in crate::scheduler) fn jobs(&self) -> BTreeSet<Arc<str>> {
-        self.runs.values().map(|job| Arc::clone(&job.name)).collect()
+        self.runs.values().map(|(job, _)| Arc::clone(&job.name)).collect()
     }
 
     /// Stops watching the runs of a job that was just added to the leader. Returns whether any such run was
@@ -83,13 +84,14 @@ impl UnknownRuns {
         out.extend(self.of_job(job).map(end));
     }
 
-    /// Handles the end of the task that watches the run under `key`. Returns the stand-in for the run's job.
-    pub(in crate::scheduler) fn end(&mut self, key: &str) -> Option<Arc<Job>> {
+    /// Handles the end of the task that watches the run under `key`. Returns the stand-in for the run's job, and the
+    /// concurrency key.
+    pub(in crate::scheduler) fn end(&mut self, key: &str) -> Option<(Arc<Job>, Option<Arc<str>>)> {
         self.runs.remove(key)
     }
 
     fn of_job(&self, job: &str) -> impl Iterator<Item = &Arc<str>> {
-        self.runs.iter().filter(move |(_, other)| *other.name == *job).map(|(key, _)| key)
+        self.runs.iter().filter(move |(_, (other, _))| *other.name == *job).map(|(key, _)| key)
     }
 }
 
@@ -112,7 +114,7 @@ mod tests {
             job::RunCause,
             policy::Delivery,
             store::{
-                OpenRun, RunKey, RunRecord,
+                OpenRun, RunKey,
                 snapshot::tests::{at, snapshot, tick_record},
             },
         },
@@ -128,6 +130,7 @@ mod tests {
             cause: RunCause::Scheduled,
             term: FencingToken::new(3),
             labels: Default::default(),
+            uses: None,
             state: None,
             cancel: None,
             payload: None,
@@ -168,7 +171,7 @@ mod tests {
         assert!(
             matches!(&out[..], [Effect::Withdraw { why: Withdrawal::Ended, key }] if *key == opened("b", 6).0)
         );
-        assert_eq!(runs.end(&opened("a", 5).0).map(|job| job.name.to_string()).as_deref(), Some("a"));
+        assert_eq!(runs.end(&opened("a", 5).0).map(|(job, _)| job.name.to_string()).as_deref(), Some("a"));
         assert!(runs.end(&opened("a", 5).0).is_none() && !runs.release("a", &mut out));
     }
 }

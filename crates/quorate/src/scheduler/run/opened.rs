@@ -4,6 +4,7 @@ use crate::{
     election::Term,
     env::WallTime,
     ledger::TermLedger,
+    sabotage::Sabotage,
     scheduler::{
         job::{Job, Payload, RunCause},
         run::{
@@ -111,7 +112,11 @@ fn first_generation(
             cause => cause,
         },
         term: term.unchecked_token(),
-        labels: job.labels.clone(),
+        labels: match term.quorum().config().sabotaged(Sabotage::LabelsIgnored) {
+            true => Default::default(),
+            false => job.labels.clone(),
+        },
+        uses: job.concurrency.as_ref().map(|concurrency| Arc::clone(&concurrency.key)),
         state: state.text(),
         cancel: None,
         payload: None,

@@ -211,6 +211,7 @@ mod tests {
             cause: RunCause::Scheduled,
             term: FencingToken::new(3),
             labels: Default::default(),
+            uses: None,
             state: None,
             cancel: None,
             payload: None,

@@ -77,6 +77,9 @@ pub struct OpenRun {
     /// The labels that the worker must have.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
+    /// The concurrency key that the run has until it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses: Option<Arc<str>>,
     /// The state that earlier runs of the job have saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
@@ -315,6 +318,7 @@ mod tests {
             cause: RunCause::Scheduled,
             term: TERM,
             labels: Default::default(),
+            uses: None,
             state: None,
             cancel: None,
             payload: None,

@@ -621,6 +621,7 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
         cause: RunCause::Scheduled,
         term: FencingToken::new(term),
         labels: Default::default(),
+        uses: None,
         state: None,
         cancel: None,
         payload: None,

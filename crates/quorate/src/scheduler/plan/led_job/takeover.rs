@@ -251,6 +251,7 @@ mod tests {
             cause,
             term: FencingToken::new(3),
             labels: Default::default(),
+            uses: None,
             state: None,
             cancel: None,
             payload: None,

@@ -94,7 +94,8 @@ impl Planner {
         if let Some(id) = self.table.id(job) {
             self.remove(id, now);
         }
-        Ok(self.definitions_granted(request.id, text, vec![(StoredJob::key(job), None)]))
+        let rows = if self.left_out.removals { Vec::new() } else { vec![(StoredJob::key(job), None)] };
+        Ok(self.definitions_granted(request.id, text, rows))
     }
 
     /// Removes a job that was stored for a single run, once the run is over.

@@ -66,13 +66,15 @@ impl Planner {
         if any {
             self.on_end(id, now);
         }
-        self.retire(id, now);
     }
 
     pub(super) fn replace(&mut self, id: JobId, job: Arc<Job>, now: WallTime) {
         let changed = Arc::clone(&job);
         let Some(Some(replaced)) = self.table.change(id, |led| led.replace(job, now)) else { return };
         self.table.note_follower(id, Some(&replaced.before), Some(&changed));
+        for of in replaced.before.concurrency.iter().chain(&changed.concurrency) {
+            self.table.wake_key(&of.key);
+        }
         if replaced.write {
             self.put_row(id, 0);
         }
@@ -80,7 +82,6 @@ impl Planner {
             self.withdraw(id, |_| true, Withdrawal::Changed);
         }
         self.skip(&replaced.before, replaced.skipped, now);
-        self.retire(id, now);
     }
 
     /// Removes a job, so that none of its runs starts from now on. Closes the job's row and its requests. If a job of
@@ -156,6 +157,5 @@ impl Planner {
             self.effects.extend(left_out.map(|why| Effect::Withdraw { key, why }));
         }
         self.skip(&job, too_late, now);
-        self.retire(id, now);
     }
 }

@@ -50,13 +50,13 @@ impl Planner {
             None if is_over => self.on_end(id, now),
             _ => {}
         }
-        self.retire(id, now);
         self.close_ended();
     }
 
     /// Handles the end of the task that watches an open run of a job that the leader does not have.
     fn watch_ended(&mut self, key: &Arc<str>, end: Option<RunEnd>, now: WallTime) {
-        let Some(job) = self.unknown_runs.end(key) else { return };
+        let Some((job, uses)) = self.unknown_runs.end(key) else { return };
+        uses.iter().for_each(|key| self.table.free_key(key));
         match end {
             Some(RunEnd::Ended(entry)) => {
                 if let Some(at) = self.sealed.settle(key, entry.end) {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::scheduler::{
-    job::{RunCause, RunOutcome},
+    job::{RequestId, RunCause, RunOutcome},
     plan::{
         active_run::Withdrawal,
         effect::{RunCompletion, RunStart},
@@ -9,7 +9,7 @@ use crate::scheduler::{
     run::{on_leader::RunEnd, pending_run::PendingRun},
     schedule::Schedule,
     store::{
-        HistoryEntry, JobRow, OpenRun, RunKey, RunRecord,
+        self, HistoryEntry, JobRow, OpenRun, RunKey, RunRecord,
         snapshot::tests::{SECOND, at, sealed, snapshot},
     },
 };
@@ -101,6 +101,11 @@ fn row_of<'a>(effects: &'a [Effect], wanted: &str) -> Option<&'a Arc<str>> {
 
 /// Returns the snapshot of a ledger with an open record of the tick 5 of the job `j`.
 fn with_open_run() -> LedgerSnapshot {
+    with_open_run_of(None)
+}
+
+/// Returns a ledger in which a run of the job `j` is open, which has a concurrency key.
+fn with_open_run_of(key: Option<&str>) -> LedgerSnapshot {
     let open = OpenRun {
         generation: 1,
         at: at(5),
@@ -110,6 +115,7 @@ fn with_open_run() -> LedgerSnapshot {
         cause: RunCause::Scheduled,
         term: FencingToken::new(3),
         labels: Default::default(),
+        uses: key.map(Into::into),
         state: None,
         cancel: None,
         payload: None,
@@ -265,16 +271,56 @@ fn the_runs_of_jobs_with_one_key_do_not_exceed_its_limit_wherever_they_run() {
 }
 
 #[test]
-fn a_run_that_workers_may_execute_counts_under_the_next_leader_and_does_not_wait() {
+fn an_open_run_counts_under_the_next_leader_before_any_other_run_starts() {
     let shares = |name| job(name).concurrency("database", 1);
+    let filler = (0..JOBS_AT_ONCE).map(|number| job(&format!("f{number}")));
     let jobs = [shares("a").priority(9), shares("j").placement(Placement::AnyWorker)];
-    let (mut planner, effects) = planner(with_open_run(), jobs, 10);
-    let taken = runs(effects).into_iter().chain(starts(&mut planner, 12)).collect::<Vec<_>>();
-    let keys: Vec<_> = taken.iter().map(|start| (start.job.name.to_string(), start.run.tick)).collect();
-    assert!(keys.contains(&("j".to_owned(), at(5))), "{keys:?}");
-    planner.start_ready(at(12));
-    let rest = runs(planner.take_effects());
-    assert!(rest.is_empty(), "{rest:?}");
+    let mut planner = Planner::new(with_open_run_of(Some("database")), Definitions::default(), settings());
+    planner.change(&registry(filler.chain(jobs)), at(10));
+    let names = |runs: &[RunStart]| {
+        let shared = runs.iter().filter(|start| start.job.concurrency.is_some());
+        shared.map(|start| (start.job.name.to_string(), start.run.tick)).collect::<Vec<_>>()
+    };
+    planner.take_over(at(10));
+    planner.take_effects().iter().for_each(|effect| {
+        if let Effect::Register { id, .. } = effect {
+            planner.registered(*id);
+        }
+    });
+    assert!(planner.table().id("a").is_some() && planner.has_jobs_to_take());
+    assert_eq!(names(&starts(&mut planner, 12)), [], "a job that is not taken over yet may have an open run");
+    let taken = runs(take_over(&mut planner, 12)).into_iter().chain(starts(&mut planner, 12));
+    let taken: Vec<RunStart> = taken.filter(|start| start.job.concurrency.is_some()).collect();
+    assert_eq!(names(&taken), [("j".to_owned(), at(5))], "and not the one of the higher priority");
+    planner.run_ended(done(&taken[0]), false, at(12));
+    assert_eq!(names(&starts(&mut planner, 12))[0].0, "a");
+}
+
+#[test]
+fn an_open_run_of_a_job_that_the_leader_does_not_have_has_its_key_until_it_ends() {
+    let shares = job("a").concurrency("database", 1);
+    let (mut planner, effects) = planner(with_open_run_of(Some("database")), [shares], 10);
+    let watch = runs(effects).remove(0);
+    assert!(starts(&mut planner, 12).is_empty() && planner.table().has_blocked());
+    planner.run_ended(done(&watch), false, at(13));
+    assert_eq!(starts(&mut planner, 13).len(), 1);
+}
+
+#[test]
+fn a_run_that_comes_too_late_leaves_its_key_to_the_next_job() {
+    let shares = |name, within| job(name).misfire(Misfire::run_once(within)).concurrency("database", 1);
+    let jobs = [shares("a", SECOND), shares("late", SECOND).priority(9), shares("next", 100 * SECOND)];
+    let (mut planner, _) = planner(sealed(&[], &[]), jobs, 10);
+    let name = |start: &RunStart| start.job.name.to_string();
+    let first = starts(&mut planner, 11);
+    assert_eq!(first.iter().map(name).collect::<Vec<_>>(), ["late"]);
+    planner.run_ended(done(&first[0]), false, at(11));
+    let second = starts(&mut planner, 11);
+    assert_eq!(second.iter().map(name).collect::<Vec<_>>(), ["a"]);
+    planner.run_ended(done(&second[0]), false, at(50));
+    planner.start_ready(at(50));
+    let third = runs(planner.take_effects());
+    assert_eq!(third.iter().map(name).collect::<Vec<_>>(), ["next"]);
 }
 
 #[test]
@@ -344,4 +390,61 @@ fn a_new_leader_follows_the_recorded_ends_that_have_no_run_yet() {
         "the end at 5 was before the job was registered"
     );
     assert_eq!(followed(ledger(vec![closed("ok", 7)])), [at(8)], "the other one has run");
+}
+
+/// Returns a planner of which the ledger has the stored job `once`, due at `due`, and a freeze of the group until 30 s.
+async fn frozen_with_single_run(due: u64) -> Planner {
+    use crate::scheduler::{
+        registry::Handlers,
+        store::{Paused, StoredJob},
+    };
+    let single = Job::named("once", schedule::at(at(due)), "h").misfire(Misfire::run_once(100 * SECOND));
+    let id = RequestId::from_u128(7);
+    let definition = StoredJob::new(&"me".into(), at(5), id, &single.definition().unwrap());
+    let mut freeze = GroupFreeze::default();
+    freeze.freeze(id, Paused { at: at(6), until: Some(at(30)), ..Paused::default() });
+    let rows = [
+        (StoredJob::key("once"), definition.to_value()),
+        (JobRow::key("once"), JobRow { since: at(5), ..JobRow::default() }.to_value()),
+        (GroupFreeze::KEY.into(), freeze.to_value()),
+    ];
+    let sealed = snapshot(rows);
+    let definitions = Definitions::read("g", &sealed, &Handlers::default()).await;
+    let mut planner = Planner::new(sealed, definitions, settings());
+    planner.change(&BTreeMap::new(), at(10));
+    take_over(&mut planner, 10);
+    planner
+}
+
+#[tokio::test]
+async fn a_single_run_that_is_due_after_a_freeze_is_kept_by_a_leader_that_finds_the_freeze() {
+    let mut planner = frozen_with_single_run(40).await;
+    assert!(planner.definitions().contains("once"));
+    assert!(starts(&mut planner, 31).is_empty() && planner.definitions().contains("once"));
+    assert_eq!(starts(&mut planner, 41).iter().map(|start| start.run.tick).collect::<Vec<_>>(), [at(40)]);
+}
+
+#[tokio::test]
+async fn a_single_run_that_a_freeze_covers_is_entered_and_removed_at_its_end() {
+    let mut planner = frozen_with_single_run(20).await;
+    assert!(starts(&mut planner, 21).is_empty() && planner.definitions().contains("once"));
+    planner.plan_due(at(31));
+    let effects = planner.take_effects();
+    assert_eq!(reports(&effects), [("once".into(), RunOutcome::SkippedFrozen)]);
+    assert!(!planner.definitions().contains("once"));
+    let is_removal = |effect: &Effect| matches!(effect, Effect::RemoveRow { key } if **key == *"def/once");
+    assert!(effects.iter().any(is_removal), "{effects:?}");
+}
+
+#[tokio::test]
+async fn a_single_run_whose_time_passes_during_a_pause_is_removed_once_it_is_resumed() {
+    let mut planner = frozen_with_single_run(40).await;
+    planner.plan_due(at(31));
+    let id = planner.table().id("once").expect("it is taken over");
+    planner.pause(id, RequestId::from_u128(8), store::Paused { at: at(32), ..store::Paused::default() });
+    assert!(starts(&mut planner, 41).is_empty() && planner.definitions().contains("once"));
+    planner.resume(id, RequestId::from_u128(9), at(42));
+    planner.plan_due(at(42));
+    assert_eq!(reports(&planner.take_effects()), [("once".into(), RunOutcome::SkippedPaused)]);
+    assert!(!planner.definitions().contains("once"));
 }

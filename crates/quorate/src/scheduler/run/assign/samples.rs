@@ -52,6 +52,7 @@ pub(super) fn open(delivery: Delivery) -> OpenRun {
         cause: RunCause::Scheduled,
         term: FencingToken::new(3),
         labels: Default::default(),
+        uses: None,
         state: None,
         cancel: None,
         payload: None,
