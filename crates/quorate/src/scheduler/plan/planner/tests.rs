@@ -398,7 +398,7 @@ async fn frozen_with_single_run(due: u64) -> Planner {
         registry::Handlers,
         store::{Paused, StoredJob},
     };
-    let single = Job::named("once", schedule::at(at(due)), "h").misfire(Misfire::run_once(100 * SECOND));
+    let single = Job::named("once", Schedule::at(at(due)), "h").misfire(Misfire::run_once(100 * SECOND));
     let id = RequestId::from_u128(7);
     let definition = StoredJob::new(&"me".into(), at(5), id, &single.definition().unwrap());
     let mut freeze = GroupFreeze::default();
