@@ -4,10 +4,11 @@
 
 use quorate::{
     Cron, Job, Scheduler,
-    scheduler::{AfterEnd, AlertKind, Jobs, Overlap, Placement, Reason, RunOutcome, Schedule},
+    scheduler::{AfterEnd, AlertKind, Jobs, Overlap, Payload, Placement, Reason, RunContext, RunOutcome, Schedule},
 };
 use quorate_test::{Cluster, time};
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     sync::{
         Arc, Mutex,
@@ -167,6 +168,37 @@ async fn a_concurrency_key_holds_across_jobs_and_workers_and_a_change_of_the_lea
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_concurrency_key_may_name_a_field_of_the_payload() {
+    let cluster = Cluster::memory(3);
+    let (ann, bob, both) = (Active::default(), Active::default(), Active::default());
+    for name in ["a", "b"] {
+        let (ann, bob, both) = (ann.clone(), bob.clone(), both.clone());
+        cluster.worker(name).run(move |process| {
+            let scheduler = Scheduler::new(process.quorum(), "g").handler("mail", move |run: RunContext| {
+                let of = if run.payload() == br#"{"to":"ann"}"# { ann.clone() } else { bob.clone() };
+                let both = both.clone();
+                async move { futures_util::future::join(of.hold(6 * SECOND), both.hold(6 * SECOND)).await.0 }
+            });
+            async move { scheduler.run().until(process.stopped()).await.map_err(|error| error.to_string()) }
+        });
+    }
+    cluster.advance(10 * SECOND).await;
+    let jobs = Jobs::new(&cluster.quorum(), "g").unwrap();
+    let names = ["mail-1", "mail-2", "mail-3", "mail-4"];
+    for (name, to) in names.into_iter().zip(["ann", "bob", "ann", "bob"]) {
+        let payload = Payload::json(&BTreeMap::from([("to", to)])).unwrap();
+        let job = Job::named(name, Schedule::every(20 * SECOND).unwrap(), "mail").payload(payload);
+        jobs.put(&job.concurrency("customer-{to}", 1)).await.unwrap();
+    }
+    cluster.advance(120 * SECOND).await;
+    let most = [&ann, &bob, &both].map(|active| active.0.lock().unwrap().1);
+    assert_eq!(most, [1, 1, 2]);
+    for name in names {
+        assert!(cluster.runs("g", name).await.done().len() >= 4, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_with_labels_runs_only_on_workers_that_have_them_and_says_if_none_has() {
     let cluster = Cluster::memory(3);
     let start = |name: &str, labels: &'static [&'static str]| {
@@ -250,6 +282,7 @@ fn rules_that_contradict_each_other_are_refused_with_both_names() {
         ),
         (vec![job("a").concurrency("db", 0)], &["concurrency limit of the job \"a\" is 0"]),
         (vec![job("a").concurrency("", 1)], &["concurrency key"]),
+        (vec![job("a").concurrency("{a", 1)], &["concurrency key", "a brace that encloses no name"]),
         (vec![job("a").on_workers_with(["a,b"])], &["label \"a,b\"", "without commas"]),
         (vec![job("a").pause_after_failures(0)], &["`pause_after_failures` of the job \"a\" is 0"]),
         (vec![follows("a", "b"), follows("b", "a")], &["\"a\" after \"b\" after \"a\", a circle"]),

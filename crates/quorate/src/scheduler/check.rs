@@ -200,7 +200,7 @@ pub(super) fn check_one(job: &Job) -> Result<(), JobFault> {
     if let Some((value, fix)) = job.labels.fault() {
         return rule("rule `required`", value, "which cannot be used", fix);
     }
-    if let Some(Concurrency { key, limit }) = &job.concurrency {
+    if let Some(of @ Concurrency { key, limit }) = &job.concurrency {
         if *limit == 0 {
             let fix = "use 1 or more, or leave the rule out";
             return rule("concurrency limit", "0".to_owned(), "so no run would begin", fix);
@@ -209,6 +209,10 @@ pub(super) fn check_one(job: &Job) -> Result<(), JobFault> {
             let shown: String = key.chars().take(80).collect();
             let fix = "use 1 to 128 bytes without control characters";
             return rule("concurrency key", format!("{shown:?}"), "which cannot be a key", fix);
+        }
+        if !of.has_sound_fields() {
+            let fix = "enclose the name of a field of the payload, such as {customer}";
+            return rule("concurrency key", format!("{key:?}"), "with a brace that encloses no name", fix);
         }
     }
     if job.pause_after_failures == Some(0) {

@@ -164,6 +164,9 @@ impl Job {
     /// Limits the active runs of all jobs of the group that have the same key to `limit`, on all workers together. Further
     /// runs wait, those of the jobs with the highest priority first. All jobs with a key must have the same limit.
     ///
+    /// `{name}` in the key stands for a field of the run's payload, if that is a JSON object: with the key
+    /// `customer-{customer}`, only runs for the same customer wait for each other.
+    ///
     /// The leader decides when it starts a run, or gives it to a worker: a run counts from then until its end is recorded. So
     /// a run of a job with a key is not opened ahead of its tick. The limit is as the leader knows it: if a majority of the
     /// nodes has forgotten, runs of before may still be active beside it, for at most one TTL. A tick that waits

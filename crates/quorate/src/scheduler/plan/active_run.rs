@@ -7,7 +7,7 @@ use crate::{
         job::{Job, RequestId, RunCause, RunOutcome},
         policy::MisfiredTicks,
         run::pending_run::PendingRun,
-        store::{RunRecord, verdict::SkipReason},
+        store::verdict::SkipReason,
     },
 };
 use std::sync::Arc;
@@ -38,10 +38,7 @@ impl ActiveRun {
             not_before: pending.not_before,
             cause: pending.cause,
             here: !pending.is_for_workers(job),
-            uses: match &pending.seen {
-                Some(RunRecord::Open(open)) => open.uses.clone(),
-                _ => job.concurrency.as_ref().map(|concurrency| Arc::clone(&concurrency.key)),
-            },
+            uses: pending.uses(job),
         }
     }
 

@@ -50,6 +50,8 @@ struct Slot {
     phase: Phase,
     timer: Option<WallTime>,
     place: Option<ReadyOrder>,
+    /// The concurrency key of the next run, if that must wait for its turn.
+    waits_for: Option<Arc<str>>,
     gauges: JobGauges,
 }
 
@@ -138,7 +140,7 @@ impl JobTable {
             false => self.measures.gauges(&job.job().name),
         };
         let phase = if registering { Phase::Registering } else { Phase::Open };
-        let slot = Some(Box::new(Slot { id, job, phase, timer: None, place: None, gauges }));
+        let slot = Some(Box::new(Slot { id, job, phase, timer: None, place: None, waits_for: None, gauges }));
         match self.slots.get_mut(id.place) {
             Some(vacant) => *vacant = slot,
             None => self.slots.push(slot),
@@ -204,15 +206,12 @@ impl JobTable {
             let id = self.ready.pop()?;
             let Some(slot) = self.slot_mut(id) else { continue };
             slot.place = None;
-            let is_open = slot.job.head().is_some_and(PendingRun::is_open);
-            let job = Arc::clone(slot.job.job());
-            let Some(of) = job.concurrency.as_ref().filter(|_| !is_open && !self.ignores_keys) else {
-                return Some(id);
-            };
-            if self.keys.is_full(of) {
+            let of = slot.waits_for.clone().zip(slot.job.job().concurrency.as_ref().map(|of| of.limit));
+            let Some((key, limit)) = of.filter(|_| !self.ignores_keys) else { return Some(id) };
+            if self.keys.is_full(&key, limit) {
                 continue;
             }
-            if let Some(next) = self.next_of_key(&of.key) {
+            if let Some(next) = self.next_of_key(&key) {
                 let place = self.slot_mut(next).and_then(|slot| slot.place.take());
                 self.ready.set(place, None);
                 return Some(next);
@@ -221,23 +220,12 @@ impl JobTable {
     }
 
     /// Returns the job that waits for the key and whose turn is next.
-    fn next_of_key(&mut self, key: &Arc<str>) -> Option<JobId> {
-        let mut next = None;
-        for id in self.keys.waiting(key) {
-            let slot = self.slot_mut(id).filter(|slot| slot.phase == Phase::Open);
-            let order = slot.and_then(|slot| {
-                let job = slot.job.job();
-                let has_key = job.concurrency.as_ref().is_some_and(|of| of.key == *key);
-                let head = slot.job.head().filter(|_| has_key)?;
-                Some((Reverse(job.priority), head.not_before, id))
-            });
-            match order {
-                Some(order) => next = Some(next.map_or(order, |best| order.min(best))),
-                // The job was removed or paused meanwhile, or has another key.
-                None => drop(self.keys.stop_waiting(key, id)),
-            }
-        }
-        next.map(|(.., id)| id)
+    fn next_of_key(&self, key: &str) -> Option<JobId> {
+        let order = |id: JobId| {
+            let led = self.get(id)?;
+            Some((Reverse(led.job().priority), led.head()?.not_before, id))
+        };
+        self.keys.waiting(key).filter_map(order).min().map(|(.., id)| id)
     }
 
     /// While `is_held`, no run with a key starts that is not open yet.
@@ -330,18 +318,14 @@ impl JobTable {
             false => Turn::OnLeader,
         };
         let ready = head.map(|run| ReadyOrder::new(turn(run), job.priority, run.not_before, id));
-        let waits = head.is_some_and(|run| !run.is_open());
-        let key = job.concurrency.as_ref().map(|of| Arc::clone(&of.key));
+        let waits_for = head.filter(|run| !run.is_open()).and_then(|run| run.uses(job));
         let next = led.next().filter(|_| !removed);
         slot.gauges.state(led.active().len(), next, led.is_paused(), led.is_overdue() && !removed);
         let has_ended = removed && led.active().is_empty();
         // The job that waited has had its turn, or does not need it any more.
-        let mut left = None;
-        match key {
-            Some(key) if waits => self.keys.wait(&key, id),
-            Some(key) => left = self.keys.stop_waiting(&key, id).then_some(key),
-            None => {}
-        }
+        let left = mem::replace(&mut slot.waits_for, waits_for.clone()).filter(|key| waits_for.as_ref() != Some(key));
+        waits_for.iter().for_each(|key| self.keys.wait(key, id));
+        left.iter().for_each(|key| self.keys.stop_waiting(key, id));
         self.timers.set(id, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if has_ended {
@@ -408,6 +392,7 @@ mod tests {
             seen: None,
             unknown: false,
             interruptions: 0,
+            payload: None,
         };
         jobs.change(filled, |led| led.add_requested(run));
         assert_eq!(plan_due(&mut jobs, 11), [due]);

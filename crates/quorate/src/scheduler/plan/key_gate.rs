@@ -1,6 +1,6 @@
 //! The active runs of each concurrency key, and the jobs that wait for one.
 
-use crate::scheduler::{plan::job_id::JobId, policy::Concurrency};
+use crate::scheduler::plan::job_id::JobId;
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -18,8 +18,9 @@ pub(in crate::scheduler) struct KeyGate {
 }
 
 impl KeyGate {
-    pub(in crate::scheduler) fn is_full(&self, of: &Concurrency) -> bool {
-        self.is_closed || self.active.get(&of.key).is_some_and(|active| *active >= of.limit)
+    /// Returns whether no further run with the key may start.
+    pub(in crate::scheduler) fn is_full(&self, key: &str, limit: usize) -> bool {
+        self.is_closed || self.active.get(key).is_some_and(|active| *active >= limit)
     }
 
     /// Closes the gate, or opens it. Returns the keys for which jobs wait, if it has just been opened.
@@ -56,17 +57,17 @@ impl KeyGate {
     }
 
     /// Returns the jobs that wait for the key.
-    pub(in crate::scheduler) fn waiting(&self, key: &str) -> Vec<JobId> {
-        self.waiting.get(key).into_iter().flatten().copied().collect()
+    pub(in crate::scheduler) fn waiting(&self, key: &str) -> impl Iterator<Item = JobId> {
+        self.waiting.get(key).into_iter().flatten().copied()
     }
 
-    /// Notes that a job does not wait for the key any more. Returns whether it did.
-    pub(in crate::scheduler) fn stop_waiting(&mut self, key: &str, job: JobId) -> bool {
-        let Some(jobs) = self.waiting.get_mut(key) else { return false };
-        let waited = jobs.remove(&job);
-        if jobs.is_empty() {
-            self.waiting.remove(key);
+    /// Notes that a job does not wait for the key any more.
+    pub(in crate::scheduler) fn stop_waiting(&mut self, key: &str, job: JobId) {
+        if let Some(jobs) = self.waiting.get_mut(key) {
+            jobs.remove(&job);
+            if jobs.is_empty() {
+                self.waiting.remove(key);
+            }
         }
-        waited
     }
 }

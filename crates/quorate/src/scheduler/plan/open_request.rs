@@ -119,7 +119,11 @@ impl OpenRequest {
         let key = requested_key(id, &job.name, tick);
         let earliest = self.found.map_or(at, |found| found.min(at));
         let Decided { decision, seen, unknown } = sealed.decide(job.delivery, &key, earliest, earliest);
-        let run = PendingRun { tick, cause, key, at, not_before: at, seen, unknown, interruptions: 0 };
+        let payload = match &self.row.request.what {
+            JobAction::Trigger { payload, .. } => payload.clone(),
+            _ => None,
+        };
+        let run = PendingRun { tick, cause, key, at, not_before: at, seen, unknown, interruptions: 0, payload };
         match decision {
             Decision::Run => NextRun::Run(run),
             Decision::Skip(why) => NextRun::Skip(run, why),

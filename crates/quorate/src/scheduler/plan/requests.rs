@@ -147,14 +147,6 @@ impl Requests {
         self.open.get_mut(&id)
     }
 
-    /// Returns the payload that the run of a request has in place of the job's.
-    pub(in crate::scheduler) fn payload(&self, id: RequestId) -> Option<Payload> {
-        match &self.open.get(&id)?.row().request.what {
-            JobAction::Trigger { payload, .. } => payload.clone(),
-            _ => None,
-        }
-    }
-
     /// Removes an open request.
     pub(in crate::scheduler) fn close(&mut self, id: RequestId) -> Option<OpenRequest> {
         let closed = self.open.remove(&id)?;

@@ -116,7 +116,7 @@ fn first_generation(
             true => Default::default(),
             false => job.labels.clone(),
         },
-        uses: job.concurrency.as_ref().map(|concurrency| Arc::clone(&concurrency.key)),
+        uses: start.uses(job),
         state: state.text(),
         cancel: None,
         payload: None,

@@ -1,7 +1,7 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{Job, RequestId, RunCause},
+        job::{Job, Payload, RequestId, RunCause},
         policy::Placement,
         store::RunRecord,
     },
@@ -27,6 +27,8 @@ pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) unknown: bool,
     /// The number of times that the run was interrupted in this term.
     pub(in crate::scheduler) interruptions: u32,
+    /// The payload of the request, in place of the job's.
+    pub(in crate::scheduler) payload: Option<Payload>,
 }
 
 impl PendingRun {
@@ -37,13 +39,22 @@ impl PendingRun {
             _ => (RunCause::CatchUp, tick),
         };
         let at = record.at();
-        Self { tick, cause, key, at, not_before, seen: Some(record), unknown: false, interruptions: 0 }
+        Self { tick, cause, key, at, not_before, seen: Some(record), unknown: false, interruptions: 0, payload: None }
     }
 
     /// Returns whether the run was or may have been started before. The leader does not replace such a run by a
     /// later tick.
     pub(in crate::scheduler) fn is_unfinished(&self) -> bool {
         self.seen.is_some() || self.unknown
+    }
+
+    /// Returns the concurrency key that the run has until it ends. A run that an earlier leader has opened keeps its key.
+    pub(in crate::scheduler) fn uses(&self, job: &Job) -> Option<Arc<str>> {
+        if let Some(RunRecord::Open(open)) = &self.seen {
+            return open.uses.clone();
+        }
+        let payload = self.payload.as_ref().or(job.payload.as_ref()).map(Payload::bytes);
+        job.concurrency.as_ref().map(|of| of.key_of(payload))
     }
 
     pub(in crate::scheduler) fn request(&self) -> Option<RequestId> {

@@ -49,6 +49,7 @@ impl LedJob {
             seen: None,
             unknown: decided.unknown,
             interruptions: 0,
+            payload: None,
         };
         match self.left_out_at(now) {
             Some(Withdrawal::Frozen) => decisions.skipped.push(SkippedTick::Frozen(run)),

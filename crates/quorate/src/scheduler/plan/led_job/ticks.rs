@@ -163,6 +163,7 @@ impl LedJob {
                     seen: None,
                     unknown: decided.unknown,
                     interruptions: 0,
+                    payload: None,
                 };
                 self.waiting.insert(place, run);
             }

@@ -149,8 +149,7 @@ impl Planner {
             let scheduled = run.is_open() && run.request().is_none();
             let left_out = led.filter(|_| scheduled).and_then(|led| led.left_out_at(run.tick));
             let end_needed_at = led.and_then(|led| led.end_needed_at(&run));
-            let asked = run.request().and_then(|request| self.requests.payload(request));
-            let payload = asked.or_else(|| job.payload.clone());
+            let payload = run.payload.clone().or_else(|| job.payload.clone());
             let start =
                 RunStart { owner: Some(id), job: Arc::clone(&job), state, run, payload, end_needed_at };
             self.effects.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
