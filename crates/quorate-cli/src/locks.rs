@@ -83,11 +83,6 @@ fn is_no_holder(owner: &Owner) -> bool {
     owner.as_str() == Owner::QUEUE || Marker::is_marker(owner.as_str())
 }
 
-/// Returns whether `key` is `name`, or a lock below it, such as a slot.
-fn is_below(key: &str, name: &str) -> bool {
-    key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 impl HeldLock {
     /// Returns `None` if no node stores a holder.
     fn new(resource: &Resource, seen: &Inspection) -> Option<Self> {
@@ -123,9 +118,9 @@ impl HeldLock {
 impl Page {
     /// Reads the locks that are held; with a name, only that lock and those below it.
     async fn read(quorum: &Quorum, config: &Config, limit: u32, name: Option<&str>) -> Result<Self, Failure> {
-        let query = NamesQuery::locks(usize::try_from(limit).unwrap_or(usize::MAX));
-        let Listing { mut resources, is_cut, missing } = stored_names::list(config, &query).await?;
-        resources.retain(|resource| name.is_none_or(|name| is_below(resource.key(), name)));
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let query = name.map_or_else(|| NamesQuery::locks(limit), |name| NamesQuery::one_lock(name, limit));
+        let Listing { resources, is_cut, missing } = stored_names::list(config, &query).await?;
         let found = inspect(quorum, &resources).await;
         let found = found.map_err(|error| connect::no_quorum("cannot read the locks", &error))?;
         let locks = resources.iter().zip(&found).filter_map(|(resource, seen)| HeldLock::new(resource, seen));
@@ -150,19 +145,5 @@ impl Page {
             text += &format!("not asked: {node}\n");
         }
         text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_selects_its_lock_and_the_locks_below_it() {
-        for (key, is_selected) in
-            [("import", true), ("import/slot-0", true), ("imports", false), ("an/import", false)]
-        {
-            assert_eq!(is_below(key, "import"), is_selected, "{key}");
-        }
     }
 }

@@ -26,6 +26,8 @@ async fn a_directory_lists_its_leases_and_claims() {
         ["claim/orders/o-1", "claim/orders/o-2"].map(Arc::<str>::from)
     );
     assert!(names(&NamesQuery::claims("others", 9).unwrap()).is_empty());
+    assert_eq!(names(&NamesQuery::one_lock("Backup", 9)), [Arc::<str>::from("Backup/1")]);
+    assert!(names(&NamesQuery::one_lock("Back", 9)).is_empty());
     drop((lease, claim));
     quorum.close().await;
     fs::remove_dir_all(home).unwrap();

@@ -6,8 +6,17 @@ use std::{collections::BTreeSet, sync::Arc};
 /// The kind of names to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamesQuery {
+    of: Kind,
     begin: Arc<str>,
     most: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Locks,
+    /// The lock whose name is the beginning, and the locks below it.
+    OneLock,
+    Claims,
 }
 
 /// Some of the names that a node stores. A name may be listed although its lease has ended.
@@ -22,7 +31,12 @@ pub struct StoredNames {
 impl NamesQuery {
     /// Lists at most `most` locks and leaderships.
     pub fn locks(most: usize) -> Self {
-        Self { begin: "".into(), most }
+        Self { of: Kind::Locks, begin: "".into(), most }
+    }
+
+    /// Lists the lock or leadership called `name`, and at most `most` locks below it, such as its slots: `name/slot-1`.
+    pub fn one_lock(name: &str, most: usize) -> Self {
+        Self { of: Kind::OneLock, begin: name.into(), most }
     }
 
     /// Lists at most `most` messages of the set of claims called `set`.
@@ -31,7 +45,7 @@ impl NamesQuery {
     /// [`SettingError`] if the name of the set cannot be used.
     pub fn claims(set: &str, most: usize) -> Result<Self, SettingError> {
         Resource::claim(set, "x")?;
-        Ok(Self { begin: format!("claim/{set}/").into(), most })
+        Ok(Self { of: Kind::Claims, begin: format!("claim/{set}/").into(), most })
     }
 
     /// Returns the text with which every listed key begins.
@@ -41,8 +55,11 @@ impl NamesQuery {
 
     /// Returns the resource of a key that a node stores; `None` if the query does not list it.
     pub fn resource(&self, key: &str) -> Option<Resource> {
-        if let Some(set) = self.begin.strip_prefix("claim/") {
-            return Resource::stored_claim(set.trim_end_matches('/'), key);
+        let below = key.strip_prefix(&*self.begin)?;
+        match self.of {
+            Kind::Claims => return Resource::stored_claim(self.begin.strip_prefix("claim/")?.trim_end_matches('/'), key),
+            Kind::OneLock if !below.is_empty() && !below.starts_with('/') => return None,
+            Kind::OneLock | Kind::Locks => {}
         }
         let found = match key.strip_prefix("election/") {
             Some(group) => Resource::election(group),
@@ -107,6 +124,8 @@ mod tests {
         ];
         let names = found(&NamesQuery::locks(9), &stored);
         assert_eq!((keys(&names), names.is_cut), (vec!["a/b", "backup", "election/billing"], false));
+        let names = found(&NamesQuery::one_lock("a", 2), &["ab", "b", "a", "a/b", "election/a", "a b"]);
+        assert_eq!((keys(&names), names.is_cut), (vec!["a", "a/b"], false));
     }
 
     #[test]
