@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the Debian package of a built program: the program, the systemd unit, the manual pages, the completions, and the
+# Makes the Debian package of a built program: the program, the systemd units, the manual pages, the completions, and the
 # configuration file. Prints the path of the package. It changes nothing but the files in DIR.
 #
 #   cargo build --release --locked -p quorate-cli
@@ -44,13 +44,15 @@ place 644 "$work/fish" usr/share/fish/vendor_completions.d/quorate.fish
 install -d "$root/etc/quorate"
 "$quorate" init --full "$root/etc/quorate/quorate.toml" >/dev/null
 
-# The unit of the package differs from that of the repository in the path of the program and in the user: the package
+# The units of the package differ from those of the repository in the path of the program and in the user: the package
 # creates one, so that /etc/quorate can be closed to other users.
-sed -e '1,/^\[Unit\]/{/^#/d}' -e 's|/usr/local/bin/|/usr/bin/|' \
-    -e '/^# systemd creates an unprivileged user/c # Jobs run as this user, too: if they need another user, set User= in a drop-in.' \
-    -e '/^# User= instead\.$/d' -e 's/^DynamicUser=yes$/User=quorate\nGroup=quorate/' \
-    config/quorate.service >"$work/unit"
-place 644 "$work/unit" usr/lib/systemd/system/quorate.service
+for unit in quorate.service quorate-serve.service quorate-serve.socket; do
+    sed -e '1,/^\[Unit\]/{/^#/d}' -e 's|/usr/local/bin/|/usr/bin/|' \
+        -e '/^# systemd creates an unprivileged user/c # Jobs run as this user, too: if they need another user, set User= in a drop-in.' \
+        -e '/^# User= instead\.$/d' -e 's/^DynamicUser=yes$/User=quorate\nGroup=quorate/' \
+        "config/$unit" >"$work/unit"
+    place 644 "$work/unit" "usr/lib/systemd/system/$unit"
+done
 
 doc=usr/share/doc/quorate
 awk 'FNR == NR { text = text (FNR > 1 ? "\n" : "") ($0 == "" ? " ." : " " $0); next } $0 == "@MIT@" { $0 = text } 1' \

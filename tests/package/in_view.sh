@@ -53,6 +53,12 @@ fi
 
 grep -q '^ExecStartPre=' $unit && fail "systemd would restart a wrong configuration without a limit"
 
+getent group quorate-clients >/dev/null || fail "there is no group for the clients of quorate serve"
+for line in User=quorate 'ExecStart=/usr/bin/quorate serve --config /etc/quorate/quorate.toml --listen systemd'; do
+    grep -qxF "$line" /usr/lib/systemd/system/quorate-serve.service || fail "the unit of serve lacks $line"
+done
+grep -qx SocketGroup=quorate-clients /usr/lib/systemd/system/quorate-serve.socket || fail "the socket is for other users"
+
 echo "use: the daemon, as the unit starts it"
 install -d -o quorate -g quorate -m 700 /var/lib/quorate /var/log/quorate
 cat >$config <<'CONFIG'
