@@ -54,15 +54,23 @@ const PAYLOAD: Field =
 const MISFIRE: Field = rule("misfire", "Misfire", "skip, run-once 1h or run-all 1h");
 const DELIVERY: Field = rule("delivery", "Delivery", "at-least-once or at-most-once");
 const OVERLAP: Field = rule("overlap", "Overlap", "queue, skip, cancel-old or allow");
-const RUNS_ON: Field = rule("runs_on", "Runs on", "any, leader, or the labels that a worker must have: labels eu, ssd");
-const AFTER: Field = rule("after", "After", "Each end of another job: success extract, failure extract or end extract");
+const RUNS_ON: Field =
+    rule("runs_on", "Runs on", "any, leader, or the labels that a worker must have: labels eu, ssd");
+const AFTER: Field =
+    rule("after", "After", "Each end of another job: success extract, failure extract or end extract");
 const EXCEPT: Field = rule("except", "Not on", "Days without ticks: 2027-12-25, 2027-12-26");
 const FROM: Field = rule("from", "From", "The first day with ticks, such as 2027-01-01");
 const UNTIL: Field = rule("until", "Until", "The last day with ticks, such as 2027-12-31");
-const CONCURRENCY: Field =
-    rule("concurrency", "Concurrency", "The largest number of runs of all jobs with a key, and the key: 2 database");
-const PAUSE_AFTER_FAILURES: Field =
-    rule("pause_after_failures", "Pause after failures", "The number of failed runs in a row after which it is paused");
+const CONCURRENCY: Field = rule(
+    "concurrency",
+    "Concurrency",
+    "The largest number of runs of all jobs with a key, and the key: 2 database",
+);
+const PAUSE_AFTER_FAILURES: Field = rule(
+    "pause_after_failures",
+    "Pause after failures",
+    "The number of failed runs in a row after which it is paused",
+);
 const JITTER: Field = rule("jitter", "Jitter", "The longest random delay of a run");
 const TIMEOUT: Field = rule("timeout", "Timeout", "The longest time of an attempt");
 const RETRIES: Field =
@@ -305,7 +313,9 @@ mod tests {
     fn a_job_that_follows_another_is_read_back() {
         let read = read_all(&[("after", "failure the extract")]).unwrap();
         assert_eq!(read.schedule().to_string(), "after each failure of \"the extract\"");
-        assert!(fields_of(&read.definition().unwrap()).contains(&("after", "failure the extract".to_owned())));
+        assert!(
+            fields_of(&read.definition().unwrap()).contains(&("after", "failure the extract".to_owned()))
+        );
     }
 
     #[test]
@@ -319,9 +329,15 @@ mod tests {
             (&[("every", "1s"), ("retries", "0")], "give it 1 to 100"),
             (&[("every", "1s"), ("overlap", "dance\u{1b}")], "overlap: overlap \"dance"),
             (&[("every", "1s"), ("priority", "high")], "priority: priority \"high\" is not a number"),
-            (&[("every", "1s"), ("runs_on", "moon")], "runs_on: runs_on \"moon\" is unknown; write any, leader or labels eu"),
+            (
+                &[("every", "1s"), ("runs_on", "moon")],
+                "runs_on: runs_on \"moon\" is unknown; write any, leader or labels eu",
+            ),
             (&[("every", "1s"), ("runs_on", "labels ")], "has no label"),
-            (&[("every", "1s"), ("concurrency", "database")], "concurrency: concurrency \"database\" has no limit"),
+            (
+                &[("every", "1s"), ("concurrency", "database")],
+                "concurrency: concurrency \"database\" has no limit",
+            ),
             (&[("every", "1s"), ("except", "Christmas")], "except: except \"Christmas\""),
             (&[("after", "extract")], "after: after \"extract\" does not begin with success, failure or end"),
             (&[("after", "end extract"), ("zone", "UTC")], "zone: zone \"UTC\" has no meaning with after"),

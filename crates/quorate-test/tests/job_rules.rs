@@ -4,7 +4,9 @@
 
 use quorate::{
     Cron, Job, Scheduler,
-    scheduler::{AfterEnd, AlertKind, Jobs, Overlap, Payload, Placement, Reason, RunContext, RunOutcome, Schedule},
+    scheduler::{
+        AfterEnd, AlertKind, Jobs, Overlap, Payload, Placement, Reason, RunContext, RunOutcome, Schedule,
+    },
 };
 use quorate_test::{Cluster, time};
 use std::{
@@ -170,10 +172,11 @@ async fn a_concurrency_key_holds_across_jobs_and_workers_and_a_change_of_the_lea
 #[tokio::test(start_paused = true)]
 async fn a_concurrency_key_may_name_a_field_of_the_payload() {
     let cluster = Cluster::memory(3);
-    let (ann, bob, both) = (Active::default(), Active::default(), Active::default());
+    let [ann, bob, both] = [(); 3].map(|()| Active::default());
     for name in ["a", "b"] {
-        let (ann, bob, both) = (ann.clone(), bob.clone(), both.clone());
+        let active = [&ann, &bob, &both].map(Active::clone);
         cluster.worker(name).run(move |process| {
+            let [ann, bob, both] = active.clone();
             let scheduler = Scheduler::new(process.quorum(), "g").handler("mail", move |run: RunContext| {
                 let of = if run.payload() == br#"{"to":"ann"}"# { ann.clone() } else { bob.clone() };
                 let both = both.clone();

@@ -245,7 +245,8 @@ impl Reader {
         let names = self.strips.begin(&list, waits);
         self.read_strips(names).await;
         let unread = self.strips.apply(&mut list);
-        self.list = Arc::new(JobsView { list, read_at: Some(at), error: None, freeze, copies, workers, unread });
+        self.list =
+            Arc::new(JobsView { list, read_at: Some(at), error: None, freeze, copies, workers, unread });
     }
 
     async fn read_strips(&mut self, names: Vec<Arc<str>>) {

@@ -110,15 +110,23 @@ impl Page {
             .collect();
         let frozen = self.frozen.as_ref();
         let frozen = frozen.map(|frozen| format!("the group is frozen {}\n", frozen.line(&Zone::UTC)));
-        frozen.unwrap_or_default() + &table(["NAME", "SCHEDULE", "STATE", "NEXT", "LAST"], &rows) + &self.offers()
+        frozen.unwrap_or_default()
+            + &table(["NAME", "SCHEDULE", "STATE", "NEXT", "LAST"], &rows)
+            + &self.offers()
     }
 
     /// Returns the workers with labels or handlers, as a table.
     fn offers(&self) -> String {
         let list = |names: &[String]| if names.is_empty() { "-".to_owned() } else { names.join(", ") };
         let special = self.workers.iter().filter(|worker| worker.is_special());
-        let row = |worker: &WorkerView| [(&worker.worker).into(), list(&worker.labels).into(), list(&worker.handlers).into()];
+        let row = |worker: &WorkerView| {
+            [(&worker.worker).into(), list(&worker.labels).into(), list(&worker.handlers).into()]
+        };
         let rows: Vec<[Cell; 3]> = special.map(row).collect();
-        if rows.is_empty() { String::new() } else { format!("\n{}", table(["WORKER", "LABELS", "HANDLERS"], &rows)) }
+        if rows.is_empty() {
+            String::new()
+        } else {
+            format!("\n{}", table(["WORKER", "LABELS", "HANDLERS"], &rows))
+        }
     }
 }

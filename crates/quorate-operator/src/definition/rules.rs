@@ -1,8 +1,8 @@
 //! The rules of a stored job as fields.
 
 use super::{
-    CONCURRENCY, DELIVERY, EXPECT_WITHIN, HISTORY, JITTER, KEEP_OUTPUT, MISFIRE, OVERLAP, PAUSE_AFTER_FAILURES, PRIORITY,
-    RETRIES, RUNS_ON, TIMEOUT, Written, list, span, time_of, wrong,
+    CONCURRENCY, DELIVERY, EXPECT_WITHIN, HISTORY, JITTER, KEEP_OUTPUT, MISFIRE, OVERLAP,
+    PAUSE_AFTER_FAILURES, PRIORITY, RETRIES, RUNS_ON, TIMEOUT, Written, list, span, time_of, wrong,
 };
 use crate::{Given, WrongField};
 use quorate::{
@@ -22,17 +22,25 @@ pub(super) fn write(definition: &JobDefinition, fields: &mut Written) {
     fields.add(&OVERLAP, definition.overlap.as_ref());
     let placement = definition.placement.as_deref();
     let any = Placement::AnyWorker.to_string();
-    fields.add(&RUNS_ON, match definition.labels.to_string() {
-        labels if labels.is_empty() => placement.map(|text| if text == any { "any" } else { text }.to_owned()),
-        labels => Some(format!("labels {labels}")),
-    });
+    fields.add(
+        &RUNS_ON,
+        match definition.labels.to_string() {
+            labels if labels.is_empty() => {
+                placement.map(|text| if text == any { "any" } else { text }.to_owned())
+            }
+            labels => Some(format!("labels {labels}")),
+        },
+    );
     let concurrency = definition.concurrency.as_ref();
     fields.add(&CONCURRENCY, concurrency.map(|rule| format!("{} {}", rule.limit, rule.key)));
     fields.add(&PAUSE_AFTER_FAILURES, definition.pause_after_failures);
     fields.add(&JITTER, (definition.jitter > 0).then(|| span(definition.jitter)));
     fields.add(&TIMEOUT, definition.timeout.map(span));
     let retries = definition.retries.as_ref();
-    fields.add(&RETRIES, retries.map(|rule| format!("{} {} {}", rule.attempts, span(rule.first), span(rule.max))));
+    fields.add(
+        &RETRIES,
+        retries.map(|rule| format!("{} {} {}", rule.attempts, span(rule.first), span(rule.max))),
+    );
     fields.add(&PRIORITY, (definition.priority != 0).then_some(definition.priority));
     fields.add(&HISTORY, definition.history);
     fields.add(&KEEP_OUTPUT, (definition.keep_output > 0).then_some(definition.keep_output));

@@ -1,6 +1,8 @@
 //! The times of a stored job as fields.
 
-use super::{AFTER, AT, DELAY, DST, EVERY, EXCEPT, FROM, SCHEDULE, UNTIL, Written, ZONE, list, span, time_of, wrong};
+use super::{
+    AFTER, AT, DELAY, DST, EVERY, EXCEPT, FROM, SCHEDULE, UNTIL, Written, ZONE, list, span, time_of, wrong,
+};
 use crate::{Field, Given, WrongField, time::rfc3339};
 use quorate::{
     env::WallTime,
@@ -84,7 +86,8 @@ fn on_days(mut schedule: Schedule, given: &impl Given) -> Result<Schedule, Wrong
 
 fn after(text: &str) -> Result<Schedule, WrongField> {
     let parts = text.trim().split_once(char::is_whitespace);
-    let found = parts.and_then(|(word, job)| Some((AfterEnd::ALL.into_iter().find(|on| on.as_str() == word)?, job)));
+    let found =
+        parts.and_then(|(word, job)| Some((AfterEnd::ALL.into_iter().find(|on| on.as_str() == word)?, job)));
     let Some((on, job)) = found else {
         let reason = "does not begin with success, failure or end; write success and the name of the job";
         return Err(wrong(&AFTER, text, reason));

@@ -57,7 +57,9 @@ impl NamesQuery {
     pub fn resource(&self, key: &str) -> Option<Resource> {
         let below = key.strip_prefix(&*self.begin)?;
         match self.of {
-            Kind::Claims => return Resource::stored_claim(self.begin.strip_prefix("claim/")?.trim_end_matches('/'), key),
+            Kind::Claims => {
+                return Resource::stored_claim(self.begin.strip_prefix("claim/")?.trim_end_matches('/'), key);
+            }
             Kind::OneLock if !below.is_empty() && !below.starts_with('/') => return None,
             Kind::OneLock | Kind::Locks => {}
         }

@@ -187,7 +187,11 @@ mod tests {
                      concurrency = { key = \"the database\", limit = 2 }\n";
         let rules = jobs(rules).unwrap();
         assert_eq!(text(&jobs(&of_job(&rules[0]).unwrap()).unwrap()[0]), text(&rules[0]));
-        assert!(text(&rules[0]).contains(r#""concurrency":{"key":"the database","limit":2}"#), "{}", text(&rules[0]));
+        assert!(
+            text(&rules[0]).contains(r#""concurrency":{"key":"the database","limit":2}"#),
+            "{}",
+            text(&rules[0])
+        );
         let follows = jobs("name = \"a\"\nhandler = \"h\"\nafter = { job = \"b\" }").unwrap();
         assert_eq!(follows[0].schedule().to_string(), "after each success of \"b\"");
         let two = "[[job]]\nname = \"a\"\nevery = \"1s\"\nhandler = \"h\"\n[[job]]\nname = \"b\"\nat = 2027-01-01T00:00:00Z\nhandler = \"h\"\n";

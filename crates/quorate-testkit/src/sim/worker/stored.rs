@@ -72,7 +72,8 @@ impl Storer {
     async fn put_single(&mut self, jobs: &Jobs, number: u64) {
         let due = self.operator.quorum.wall() + self.rng.millis(1_500..=5_000);
         let name = format!("single-{number}");
-        let job = Job::named(&name, Schedule::at(due), HANDLER).misfire(Misfire::run_once(Duration::from_secs(300)));
+        let job = Job::named(&name, Schedule::at(due), HANDLER)
+            .misfire(Misfire::run_once(Duration::from_secs(300)));
         let singles = Arc::clone(&self.operator.singles);
         singles.lock().unwrap_or_else(PoisonError::into_inner).push(name.clone());
         self.put(jobs, &name, job, Some(due)).await;

@@ -323,7 +323,8 @@ impl JobTable {
         slot.gauges.state(led.active().len(), next, led.is_paused(), led.is_overdue() && !removed);
         let has_ended = removed && led.active().is_empty();
         // The job that waited has had its turn, or does not need it any more.
-        let left = mem::replace(&mut slot.waits_for, waits_for.clone()).filter(|key| waits_for.as_ref() != Some(key));
+        let left = mem::replace(&mut slot.waits_for, waits_for.clone())
+            .filter(|key| waits_for.as_ref() != Some(key));
         waits_for.iter().for_each(|key| self.keys.wait(key, id));
         left.iter().for_each(|key| self.keys.stop_waiting(key, id));
         self.timers.set(id, mem::replace(&mut slot.timer, timer), timer);

@@ -123,7 +123,8 @@ impl OpenRequest {
             JobAction::Trigger { payload, .. } => payload.clone(),
             _ => None,
         };
-        let run = PendingRun { tick, cause, key, at, not_before: at, seen, unknown, interruptions: 0, payload };
+        let run =
+            PendingRun { tick, cause, key, at, not_before: at, seen, unknown, interruptions: 0, payload };
         match decision {
             Decision::Run => NextRun::Run(run),
             Decision::Skip(why) => NextRun::Skip(run, why),

@@ -3,9 +3,9 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{Payload, RequestId},
+        job::RequestId,
         plan::open_request::OpenRequest,
-        store::{JobAction, JobRequest, JobResponse, RequestRow},
+        store::{JobRequest, JobResponse, RequestRow},
     },
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -39,7 +39,17 @@ impl PendingRun {
             _ => (RunCause::CatchUp, tick),
         };
         let at = record.at();
-        Self { tick, cause, key, at, not_before, seen: Some(record), unknown: false, interruptions: 0, payload: None }
+        Self {
+            tick,
+            cause,
+            key,
+            at,
+            not_before,
+            seen: Some(record),
+            unknown: false,
+            interruptions: 0,
+            payload: None,
+        }
     }
 
     /// Returns whether the run was or may have been started before. The leader does not replace such a run by a

@@ -70,7 +70,17 @@ fn requested(tick: u64) -> PendingRun {
     let cause = RunCause::Triggered { id: RequestId::from_u128(u128::from(tick)) };
     let key = format!("run/{tick}").into();
     let tick = at(tick);
-    PendingRun { tick, cause, key, at: tick, not_before: tick, seen: None, unknown: false, interruptions: 0, payload: None }
+    PendingRun {
+        tick,
+        cause,
+        key,
+        at: tick,
+        not_before: tick,
+        seen: None,
+        unknown: false,
+        interruptions: 0,
+        payload: None,
+    }
 }
 
 #[test]
