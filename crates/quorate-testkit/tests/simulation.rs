@@ -352,11 +352,11 @@ sweeps! {
     /// Checks that jobs on the nodes run under every leader until they are removed.
     stored_jobs_run_until_they_are_removed: "stored", |total| {
         let counts = [
-            ("job stored", 60),
+            ("job stored", 120),
             ("stored job removed", 20),
-            ("stored job judged", 20),
-            ("single run judged", 20),
-            ("removed job judged", 10),
+            ("stored job judged", 30),
+            ("single run judged", 30),
+            ("removed job judged", 5),
         ];
         reached(total, &counts);
     };

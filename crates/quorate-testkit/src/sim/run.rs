@@ -184,7 +184,10 @@ impl Run {
             rules: RuleBook::default(),
         };
         // In seeds in which the node set is replaced, the workers only compete for leases.
-        let duties = if scenario.change.is_some() { Default::default() } else { Duties::of(scenario.seed) };
+        let duties = match scenario.change {
+            Some(_) => Default::default(),
+            None => Duties::of(scenario.seed, plan.stores),
+        };
         Self {
             duties,
             outside: Arc::new(outside),

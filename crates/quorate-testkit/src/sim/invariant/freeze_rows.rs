@@ -43,6 +43,12 @@ impl FreezeRows {
         self.stored_at.get(&id).is_some_and(|at| self.foundings.any_since(*at))
     }
 
+    /// Returns `true` if the effect of the request, whose answer came at the time `at`, is lost. A request that changed nothing
+    /// has no row: what it found is lost if the ledger was founded since.
+    pub(super) fn is_answer_lost(&self, id: RequestId, at: WallTime) -> bool {
+        self.is_lost(id) || !self.was_stored(id) && self.is_founded_since(at)
+    }
+
     /// Returns `true` if the ledger was founded after the time `at`.
     pub(super) fn is_founded_since(&self, at: WallTime) -> bool {
         self.foundings.any_since(at)
@@ -74,5 +80,7 @@ mod tests {
         assert!(!rows.is_lost(made::id(1)), "the ledger goes on");
         found(&mut rows, 4_000, 3);
         assert!(rows.is_lost(made::id(1)) && !rows.is_founded_since(made::at(5_000)));
+        let is_lost = |rows: &FreezeRows, ms| rows.is_answer_lost(made::id(9), made::at(ms));
+        assert!(is_lost(&rows, 3_500) && !is_lost(&rows, 4_500), "a request that changed nothing");
     }
 }

@@ -224,7 +224,9 @@ impl PoolLog {
             move |(freeze, until)| {
                 let later = self.asks.values().filter(|later| later.asked.at > freeze.latest());
                 let ends = later.filter_map(|later| match (&later.told, &later.asked.ask) {
-                    (Some((_, Told::Accepted { id, .. })), _) if self.freezes.is_lost(*id) => None,
+                    (Some((at, Told::Accepted { id, .. })), _) if self.freezes.is_answer_lost(*id, *at) => {
+                        None
+                    }
                     (Some((at, Told::Accepted { .. })), JobAction::Unfreeze) => Some((*at, false)),
                     // A leader may have left out open runs because of the later end, so an earlier end acts as a
                     // request to end the freeze.

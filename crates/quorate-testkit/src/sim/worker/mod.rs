@@ -93,8 +93,8 @@ pub(super) struct Duties {
 }
 
 impl Duties {
-    /// Draws the duties of all workers.
-    pub(super) fn of(seed: u64) -> [Self; WORKERS] {
+    /// Draws the duties of all workers. If `stores` is true, they run the second group in every seed.
+    pub(super) fn of(seed: u64, stores: bool) -> [Self; WORKERS] {
         let mut rng = SeedRng::new(seed, "duties");
         let (jobs, claims) =
             [(false, false), (true, false), (true, false), (false, true), (false, true), (true, true)]
@@ -106,7 +106,7 @@ impl Duties {
         }
         // A random stream of its own keeps this draw from changing the other duties.
         let mut rng = SeedRng::new(seed, "pool duties");
-        let pool = rng.chance(POOL_SEEDS);
+        let pool = rng.chance(POOL_SEEDS) || stores;
         all.iter_mut().for_each(|duties| duties.pool = pool && rng.chance(850));
         all[1].pool |= pool;
         // The same holds for this draw.

@@ -147,7 +147,7 @@ impl Operator {
             match jobs.history(&job, usize::MAX).await {
                 // It was never stored, or the nodes have forgotten it.
                 Err(JobsError::UnknownJob { .. }) => {}
-                Ok(entries) if entries.iter().any(|entry| entry.end == RunOutcome::SkippedFrozen) => {
+                Ok(entries) if entries.iter().any(is_of_freeze) => {
                     self.referee.judge(&Event::StoredFrozen { job: &job });
                 }
                 Ok(_) => {}
@@ -212,6 +212,12 @@ fn told(answer: Result<Accepted, JobsError>) -> Told {
         // All other errors occur before a request is sent.
         Err(_) => Told::NotSent,
     }
+}
+
+/// Returns `true` if a freeze left the run out. A run that an earlier leader had opened is cancelled.
+fn is_of_freeze(entry: &HistoryEntry) -> bool {
+    entry.end == RunOutcome::SkippedFrozen
+        || entry.end == RunOutcome::Cancelled && *entry.reason == *"the group was frozen"
 }
 
 fn kind(ask: &JobAction) -> &'static str {

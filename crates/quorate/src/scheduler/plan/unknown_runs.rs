@@ -33,8 +33,11 @@ use std::{
 /// the job, and its concurrency key.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct UnknownRuns {
-    runs: BTreeMap<Arc<str>, (Arc<Job>, Option<Arc<str>>)>,
+    runs: BTreeMap<Arc<str>, Watched>,
 }
+
+/// A watched run: the stand-in for its job, and its concurrency key.
+type Watched = (Arc<Job>, Option<Arc<str>>);
 
 impl UnknownRuns {
     /// Starts to watch the open runs of all jobs that the leader does not have. Returns their concurrency keys.
@@ -86,7 +89,7 @@ impl UnknownRuns {
 
     /// Handles the end of the task that watches the run under `key`. Returns the stand-in for the run's job, and the
     /// concurrency key.
-    pub(in crate::scheduler) fn end(&mut self, key: &str) -> Option<(Arc<Job>, Option<Arc<str>>)> {
+    pub(in crate::scheduler) fn end(&mut self, key: &str) -> Option<Watched> {
         self.runs.remove(key)
     }
 

@@ -51,7 +51,7 @@ enum Order {
     Open {
         key: Arc<str>,
         job: Arc<Job>,
-        open: OpenRun,
+        open: Box<OpenRun>,
         reopens: bool,
         stored: bool,
         end: oneshot::Sender<OpenEnd>,
@@ -120,7 +120,7 @@ impl OpenRuns {
         stored: bool,
     ) -> oneshot::Receiver<OpenEnd> {
         let (end, receiver) = oneshot::channel();
-        let (key, job) = (Arc::clone(key), Arc::clone(job));
+        let (key, job, open) = (Arc::clone(key), Arc::clone(job), Box::new(open));
         self.order(Order::Open { key, job, open, reopens, stored, end });
         receiver
     }
@@ -230,7 +230,7 @@ impl AssignTask {
     fn take(&mut self, order: Order) {
         match order {
             Order::Open { key, job, open, reopens, stored, end } => {
-                self.dispatcher.add(&key, (job, open), reopens, stored, self.env.now());
+                self.dispatcher.add(&key, (job, *open), reopens, stored, self.env.now());
                 self.owners.insert(key, end);
             }
             Order::Cancel { key, why } => self.dispatcher.cancel(&key, &why),
