@@ -139,6 +139,7 @@ impl RedisNode {
     ///
     /// # Cancel safety
     /// Dropping the future drops the connection. Nothing is written to the server.
+    #[doc(hidden)]
     pub async fn examine(&self) -> Result<Examination, Cause> {
         let mut link = Link::dial(self, fault::RIGHTS).await?;
         let found = self.query(&mut link).await;

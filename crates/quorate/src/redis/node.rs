@@ -112,6 +112,7 @@ impl RedisNode {
     }
 
     /// Runs the sessions' tasks in `env`.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_env(mut self, env: Env) -> Self {
         self.env = env;

@@ -146,6 +146,7 @@ impl StreamSource {
 
 impl StreamError {
     /// Returns the reason of the server or of the connection, without the names of the stream and the server.
+    #[doc(hidden)]
     pub fn cause(&self) -> &Cause {
         &self.cause
     }
