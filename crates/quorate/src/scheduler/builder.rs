@@ -340,7 +340,7 @@ impl SchedulerRun {
         });
         // A worker that does not lead also takes open runs, and refreshes the retention of its jobs' data.
         let stop = CancellationToken::new();
-        let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
+        let ledger = Ledger::new(&quorum, &group).map_err(ElectionError::Work)?;
         let retention = Retention::new(&ledger);
         let _vouching = quorum.env().spawn_scoped(retention.vouch(registry.clone()));
         let taking = self.scheduler.take(stop.clone()).map_err(ElectionError::Work)?;

@@ -140,100 +140,90 @@ fn check_circles(jobs: &[&Job]) -> Result<(), JobFault> {
 
 /// Checks the name and the rules of one job.
 pub(super) fn check_one(job: &Job) -> Result<(), JobFault> {
-    if job.name.is_empty()
-        || job.name.len() > 128
-        || job.name.contains('/')
-        || job.name.chars().any(char::is_control)
-    {
+    let name = &job.name;
+    if name.is_empty() || name.len() > 128 || name.contains('/') || name.chars().any(char::is_control) {
         let fix = "use 1 to 128 bytes without slashes or control characters";
-        let error = SettingError::new(
-            "the name of a job",
-            format!("{:?}", job.name),
-            "which cannot key its ticks",
-            fix,
-        );
-        return Err(JobFault { job: Arc::clone(&job.name), error });
+        let reason = "which cannot key its ticks";
+        let error = SettingError::new("the name of a job", format!("{name:?}"), reason, fix);
+        return Err(JobFault { job: Arc::clone(name), error });
     }
-    let rule = |field: &str, value: String, reason: &str, fix: &str| {
-        Err(JobFault::new(job, field, value, reason, fix))
-    };
-    let gap = job.gap;
+    check_times(job)?;
+    check_place(job)?;
+    check_amounts(job)
+}
+
+fn wrong(job: &Job, field: &str, value: impl Into<String>, reason: &str, fix: &str) -> Result<(), JobFault> {
+    Err(JobFault::new(job, field, value, reason, fix))
+}
+
+/// Checks the rules of a job about times.
+fn check_times(job: &Job) -> Result<(), JobFault> {
+    let (gap, jitter) = (job.gap, format!("{:?}", job.jitter));
     let apart = format!("over ticks {gap:?} apart");
     if job.jitter > gap {
-        return rule("jitter", format!("{:?}", job.jitter), &apart, "make it no longer than that");
+        return wrong(job, "jitter", jitter, &apart, "make it no longer than that");
+    }
+    if job.schedule.follows().is_some() && !job.jitter.is_zero() {
+        return wrong(job, "jitter", jitter, "after the end of another job", "leave it out");
     }
     if let Misfire::RunOnce { within } | Misfire::RunAll { within } = job.misfire
         && within < least_window(gap)
     {
-        return rule(
-            "misfire window",
-            format!("{within:?}"),
-            &apart,
-            "make it no shorter than that, or the rule `skip`",
-        );
-    }
-    if job.retries.attempts() == 0 {
-        return rule(
-            "number of attempts",
-            "0".to_owned(),
-            "so no run would begin",
-            "use 1 for a job that is never tried again",
-        );
+        let fix = "make it no shorter than that, or the rule `skip`";
+        return wrong(job, "misfire window", format!("{within:?}"), &apart, fix);
     }
     if job.timeout.is_some_and(|timeout| timeout.is_zero()) {
-        return rule(
-            "timeout",
-            "0s".to_owned(),
-            "so no run could end in time",
-            "leave it out for a job without a time limit",
-        );
+        let fix = "leave it out for a job without a time limit";
+        return wrong(job, "timeout", "0s", "so no run could end in time", fix);
     }
     if let Some(time) = job.expect_within
         && (time < gap || time > EXPECT_MAX)
     {
         let fix = "make it no shorter than that, and no longer than ten years";
-        return rule("time `expect_within`", format!("{time:?}"), &apart, fix);
+        return wrong(job, "time `expect_within`", format!("{time:?}"), &apart, fix);
     }
-    if job.schedule.follows().is_some() && !job.jitter.is_zero() {
-        return rule("jitter", format!("{:?}", job.jitter), "after the end of another job", "leave it out");
-    }
+    Ok(())
+}
+
+/// Checks the rules of a job about the workers, and about the runs of other jobs.
+fn check_place(job: &Job) -> Result<(), JobFault> {
     if let Some((value, fix)) = job.labels.fault() {
-        return rule("rule `required`", value, "which cannot be used", fix);
+        return wrong(job, "rule `required`", value, "which cannot be used", fix);
     }
-    if let Some(of @ Concurrency { key, limit }) = &job.concurrency {
-        if *limit == 0 {
-            let fix = "use 1 or more, or leave the rule out";
-            return rule("concurrency limit", "0".to_owned(), "so no run would begin", fix);
-        }
-        if key.is_empty() || key.len() > 128 || key.chars().any(char::is_control) {
-            let shown: String = key.chars().take(80).collect();
-            let fix = "use 1 to 128 bytes without control characters";
-            return rule("concurrency key", format!("{shown:?}"), "which cannot be a key", fix);
-        }
-        if !of.has_sound_fields() {
-            let fix = "enclose the name of a field of the payload, such as {customer}";
-            return rule("concurrency key", format!("{key:?}"), "with a brace that encloses no name", fix);
-        }
+    let Some(of @ Concurrency { key, limit }) = &job.concurrency else { return Ok(()) };
+    if *limit == 0 {
+        let fix = "use 1 or more, or leave the rule out";
+        return wrong(job, "concurrency limit", "0", "so no run would begin", fix);
+    }
+    if key.is_empty() || key.len() > 128 || key.chars().any(char::is_control) {
+        let shown: String = key.chars().take(80).collect();
+        let fix = "use 1 to 128 bytes without control characters";
+        return wrong(job, "concurrency key", format!("{shown:?}"), "which cannot be a key", fix);
+    }
+    if !of.has_sound_fields() {
+        let fix = "enclose the name of a field of the payload, such as {customer}";
+        return wrong(job, "concurrency key", format!("{key:?}"), "with a brace that encloses no name", fix);
+    }
+    Ok(())
+}
+
+/// Checks the numbers of a job's attempts, failures, bytes and entries.
+fn check_amounts(job: &Job) -> Result<(), JobFault> {
+    if job.retries.attempts() == 0 {
+        let fix = "use 1 for a job that is never tried again";
+        return wrong(job, "number of attempts", "0", "so no run would begin", fix);
     }
     if job.pause_after_failures == Some(0) {
         let fix = "use 1 or more, or leave it out";
-        return rule("number `pause_after_failures`", "0".to_owned(), "so it would never run", fix);
+        return wrong(job, "number `pause_after_failures`", "0", "so it would never run", fix);
     }
     if job.keep_output > OUTPUT_MAX {
-        return rule(
-            "kept output",
-            format!("{} bytes", job.keep_output),
-            "too much for the ledger",
-            "keep at most 4096",
-        );
+        let (value, reason) = (format!("{} bytes", job.keep_output), "too much for the ledger");
+        return wrong(job, "kept output", value, reason, "keep at most 4096");
     }
     if job.history > HISTORY_MAX {
-        return rule(
-            "history",
-            format!("{} entries", job.history),
-            "too long for the ledger",
-            "keep at most 10000",
-        );
+        let (value, reason) = (format!("{} entries", job.history), "too long for the ledger");
+        return wrong(job, "history", value, reason, "keep at most 10000");
     }
     Ok(())
 }
