@@ -260,9 +260,9 @@ fn all_is_reached(total: &Summary) {
         ("grant judged after a transfer", 700),
         ("grant judged beside reservations", 120),
         // One seed of eight has jobs with rules.
-        ("run that took the last of a key", 100),
-        ("run that follows another", 100),
-        ("run that requires a label", 100),
+        ("run that took the last of a key", 15),
+        ("run that follows another", 40),
+        ("run that requires a label", 80),
     ];
     reached(total, &hundredths);
     // These events happen a few times in a hundred seeds, or less: a claim was cancelled in the fault-free phase; a claim was
