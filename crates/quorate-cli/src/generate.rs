@@ -136,7 +136,8 @@ mod tests {
             trigger.contains(".SH EXAMPLES\n.nf\n  quorate jobs trigger nightly\\-report\n"),
             "{trigger}"
         );
-        assert!(trigger.contains(".SH NOTES\n.nf\nExit status: 0 if the leader accepted"), "{trigger}");
+        assert!(trigger.contains(".SH NOTES\n.nf\nEvery client of the nodes"), "{trigger}");
+        assert!(trigger.contains("\nExit status: 0 if the leader accepted"), "{trigger}");
         assert!(trigger.contains("\\-\\-wait"), "{trigger}");
     }
 

@@ -70,7 +70,7 @@ fn an_error_names_line_field_value_reason_and_fix() {
     let on = "on = [\"failed\"]\n";
     for (lines, parts) in [
         ("webhook = \"https://x/\"", &["q.toml:6", "notify 1 has no events", "add on = ["][..]),
-        ("on = []", &["empty `on`", "known are failed, recovered, overdue, no-leader"]),
+        ("on = []", &["empty `on`", "known are failed, recovered, overdue, paused, no-leader"]),
         ("on = [\"failure\"]", &["\"failure\" in `on`", "unknown", "no-leader"]),
         ("on = [\"failed\"]", &["has no receiver", "command = [", "webhook_file"]),
         (

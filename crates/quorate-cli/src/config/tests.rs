@@ -210,7 +210,7 @@ fn errors_name_line_key_value_and_fix() {
         ),
         (
             format!("{NODES}[[job]]\nname = \"a\"\nevery = \"1s\""),
-            &[":3: job \"a\" has nothing to run; add command = [", "or shell = "],
+            &[":3: job \"a\" has nothing to run; add command = [", ", shell = "],
         ),
         (format!("{NODES}max_running = 0"), &[":2: max_running is 0; give it 1 or more"]),
         (format!("{NODES}ask = \"some\""), &[":2: ask `some` is unknown; "]),
