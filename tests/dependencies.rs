@@ -137,7 +137,7 @@ fn published_crates_have_the_fields_that_a_registry_shows() {
             assert!(!names.contains(&*needed.name) || before, "{name} is published before {}", needed.name);
         }
     }
-    assert_eq!(names.len(), 7, "{names:?}");
+    assert_eq!(names.len(), 6, "{names:?}");
 }
 
 /// A dependency that needs a later Rust than the published crates do would break the promise of `rust-version`

@@ -1,86 +1,23 @@
 //! Jobs that are stored on the nodes, as fields with texts: for the API, forms and files.
 
+mod fields;
 mod rules;
 mod times;
 
 use crate::{
-    Field, Given, Kind, Need, WrongField,
+    Field, Given, WrongField,
     given::{name, required},
+};
+use fields::{
+    ABSENT, AFTER, AT, CONCURRENCY, DELAY, DELIVERY, DST, EVERY, EXCEPT, EXPECT, EXPECT_WITHIN, FROM,
+    HANDLER, HISTORY, JITTER, KEEP_OUTPUT, MISFIRE, OVERLAP, PAUSE_AFTER_FAILURES, PAYLOAD, PRIORITY,
+    RETRIES, RUNS_ON, SCHEDULE, TIMEOUT, UNTIL, Written, ZONE, length, number, one_of, wrong,
 };
 use quorate::{
     internals::{Expect, JobAction, JobDefinition},
-    plain::plain,
     scheduler::{Delivery, Job, Jobs, JobsError, Overlap, Payload, RequestId},
 };
-use std::{fmt::Display, str::FromStr, time::Duration};
-
-/// The largest number of bytes of a value that an error repeats.
-const SHOWN_MAX: usize = 200;
-/// The value of the field `expect` for a job that must not be stored yet.
-const ABSENT: &str = "absent";
-
-const fn rule(name: &'static str, label: &'static str, about: &'static str) -> Field {
-    Field::new(name, label, Kind::Text, Need::Programs, about)
-}
-
-const HANDLER: Field = Field::new(
-    "handler",
-    "Handler",
-    Kind::Text,
-    Need::Required,
-    "The name of a function or command that workers have registered",
-);
-const SCHEDULE: Field = Field::new(
-    "schedule",
-    "Cron line",
-    Kind::Text,
-    Need::Optional,
-    "A cron line such as 0 3 * * *; or every, delay or at",
-);
-const EVERY: Field =
-    Field::new("every", "Every", Kind::Text, Need::Optional, "The time between two ticks, such as 10s");
-const DELAY: Field = rule("delay", "Delay", "The time from the end of a run to the next tick, such as 10s");
-const AT: Field = Field::new(
-    "at",
-    "At",
-    Kind::Time,
-    Need::Optional,
-    "The time of a single run, after which the job is removed",
-);
-const ZONE: Field = rule("zone", "Zone", "The zone of the cron line, such as Europe/Kyiv");
-const DST: Field = rule("dst", "DST", "The rule of the cron line for changes of the clock");
-const PAYLOAD: Field =
-    Field::new("payload", "Payload", Kind::Text, Need::Optional, "The input of each run, up to 8 KiB");
-const MISFIRE: Field = rule("misfire", "Misfire", "skip, run-once 1h or run-all 1h");
-const DELIVERY: Field = rule("delivery", "Delivery", "at-least-once or at-most-once");
-const OVERLAP: Field = rule("overlap", "Overlap", "queue, skip, cancel-old or allow");
-const RUNS_ON: Field =
-    rule("runs_on", "Runs on", "any, leader, or the labels that a worker must have: labels eu, ssd");
-const AFTER: Field =
-    rule("after", "After", "Each end of another job: success extract, failure extract or end extract");
-const EXCEPT: Field = rule("except", "Not on", "Days without ticks: 2027-12-25, 2027-12-26");
-const FROM: Field = rule("from", "From", "The first day with ticks, such as 2027-01-01");
-const UNTIL: Field = rule("until", "Until", "The last day with ticks, such as 2027-12-31");
-const CONCURRENCY: Field = rule(
-    "concurrency",
-    "Concurrency",
-    "The largest number of runs of all jobs with a key, and the key: 2 database",
-);
-const PAUSE_AFTER_FAILURES: Field = rule(
-    "pause_after_failures",
-    "Pause after failures",
-    "The number of failed runs in a row after which it is paused",
-);
-const JITTER: Field = rule("jitter", "Jitter", "The longest random delay of a run");
-const TIMEOUT: Field = rule("timeout", "Timeout", "The longest time of an attempt");
-const RETRIES: Field =
-    rule("retries", "Retries", "The number of attempts, and the first and the longest pause: 3 1s 60s");
-const PRIORITY: Field = rule("priority", "Priority", "A number; runs with a higher one start first");
-const HISTORY: Field = rule("history", "History", "The number of kept entries");
-const KEEP_OUTPUT: Field = rule("keep_output", "Kept output", "The number of kept bytes of a run's output");
-const EXPECT_WITHIN: Field =
-    rule("expect_within", "Expected within", "The time within which it is expected to succeed again");
-const EXPECT: Field = rule("expect", "Expected", "absent, or the version that must be stored now");
+use std::str::FromStr;
 
 /// The fields of a job, without its name.
 pub(crate) const FIELDS: [Field; 26] = [
@@ -200,55 +137,9 @@ pub fn fields_of(definition: &JobDefinition) -> Vec<(&'static str, String)> {
     fields.0
 }
 
-/// The fields of a job with their texts.
-struct Written(Vec<(&'static str, String)>);
-
-impl Written {
-    fn add<T: ToString>(&mut self, field: &Field, value: Option<T>) {
-        self.0.extend(value.map(|value| (field.name, value.to_string())));
-    }
-}
-
-/// Returns a length in one word.
-fn span(micros: u64) -> String {
-    humantime::format_duration(Duration::from_micros(micros)).to_string().replace(' ', "")
-}
-
-/// Returns the parts of a list with commas.
-fn list(text: &str) -> Vec<&str> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect()
-}
-
 /// Returns the names of the fields of a job, without its name.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().map(|field| field.name)
-}
-
-fn one_of<T: Display + Copy>(given: &impl Given, field: &Field, all: &[T]) -> Result<Option<T>, WrongField> {
-    let Some(text) = given.text(field.name) else { return Ok(None) };
-    let found = all.iter().find(|one| one.to_string() == text).copied();
-    found.map(Some).ok_or_else(|| wrong(field, text, &format!("is unknown; use {}", field.about)))
-}
-
-fn number<T: FromStr>(given: &impl Given, field: &Field) -> Result<Option<T>, WrongField> {
-    let Some(text) = given.text(field.name) else { return Ok(None) };
-    text.parse()
-        .map(Some)
-        .map_err(|_| wrong(field, text, "is not a number in the permitted range; give a whole number"))
-}
-
-fn length(given: &impl Given, field: &Field) -> Result<Option<Duration>, WrongField> {
-    given.text(field.name).map(|text| time_of(field, text)).transpose()
-}
-
-fn time_of(field: &Field, text: &str) -> Result<Duration, WrongField> {
-    humantime::parse_duration(text)
-        .map_err(|_| wrong(field, text, "is not a length of time; write it like 30s, 10m or 2h"))
-}
-
-fn wrong(field: &Field, value: &str, reason: &str) -> WrongField {
-    let (value, reason) = (plain(value, SHOWN_MAX), plain(reason, SHOWN_MAX * 2));
-    WrongField::new(field.name, format!("{} {value:?} {reason}", field.name))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The rules of a stored job as fields.
 
-use super::{
+use super::fields::{
     CONCURRENCY, DELIVERY, EXPECT_WITHIN, HISTORY, JITTER, KEEP_OUTPUT, MISFIRE, OVERLAP,
     PAUSE_AFTER_FAILURES, PRIORITY, RETRIES, RUNS_ON, TIMEOUT, Written, list, span, time_of, wrong,
 };

@@ -1,6 +1,6 @@
 //! The times of a stored job as fields.
 
-use super::{
+use super::fields::{
     AFTER, AT, DELAY, DST, EVERY, EXCEPT, FROM, SCHEDULE, UNTIL, Written, ZONE, list, span, time_of, wrong,
 };
 use crate::{Field, Given, WrongField, time::rfc3339};

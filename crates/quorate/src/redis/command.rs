@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 /// Begins a command with this name.
 pub(crate) fn cmd(name: &str) -> Command {
     let mut command = Command::default();
@@ -96,6 +98,21 @@ impl Digits {
         }
         std::str::from_utf8(&self.0[at..]).unwrap_or_default()
     }
+}
+
+/// The longest time to live, in milliseconds. The server adds it to its clock, and the sum must not overflow.
+pub(crate) const MS_MAX: u64 = 1 << 52;
+
+/// Returns a time in microseconds.
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Returns a time to live in milliseconds. The time is rounded up, so that a key never expires before its
+/// lease. The result is at least 1, because a server refuses zero.
+pub(crate) fn millis(time: Duration) -> u64 {
+    let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX.into());
+    u64::try_from(up).unwrap_or(MS_MAX)
 }
 
 #[cfg(test)]

@@ -4,39 +4,18 @@ use crate::node::{
 };
 use crate::redis::{
     call::Call,
-    command::{Command, cmd},
+    command::{Command, cmd, micros, millis},
+    encoded::{Encoded, ExpectedReply},
     keys::Keys,
     known_locks::KnownLocks,
     ledger_page,
-    lock_groups::{Group, LockGroups, lock_of},
-    reply::ExpectedReply,
+    lock_groups::{Group, LockGroups, WORK_A_CALL, lock_of},
     scripts::{Loaded, Script},
     transaction,
 };
-use std::time::Duration;
-
-/// The maximum work of one script call, in requests on a lock. The work is limited, because a server serves no other client
-/// while a script runs.
-pub(crate) const WORK_A_CALL: usize = 64;
 
 /// The work of a page of a ledger.
 const WORK_OF_PAGE: usize = 16;
-
-/// The longest time to live, in milliseconds. The server adds it to its clock, and the sum must not overflow.
-pub(crate) const MS_MAX: u64 = 1 << 52;
-
-/// A batch as bytes, with the data that the parser of the replies needs.
-#[derive(Debug, Default)]
-pub(crate) struct Encoded {
-    /// The bytes to send.
-    pub(crate) bytes: Vec<u8>,
-    /// The expected reply to each call, in order.
-    pub(crate) expected: Vec<ExpectedReply>,
-    /// The position in the batch of each request, in the order in which they are sent.
-    pub(crate) order: Vec<usize>,
-    /// For each acquire by plain commands, the count of an earlier grant.
-    pub(crate) counts: Vec<u64>,
-}
 
 /// Encodes a batch as calls of scripts, and of plain commands for the acquires of `known` locks. Consecutive requests on
 /// locks are grouped. Other consecutive requests of one family of scripts share a call. A page of a ledger after the first one
@@ -455,17 +434,6 @@ fn optional(text: Option<&str>) -> String {
 /// Returns the argument by which a script returns the first page of a ledger, or no records.
 fn page_mode(after: Option<&Cursor>) -> &'static str {
     if after.is_some() { "=" } else { "" }
-}
-
-pub(crate) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Returns a time to live in milliseconds. The time is rounded up, so that a key never expires before its
-/// lease. The result is at least 1, because a server refuses zero.
-fn millis(time: Duration) -> u64 {
-    let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX.into());
-    u64::try_from(up).unwrap_or(MS_MAX)
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ pub(crate) fn cursor(value: &Value<'_>) -> Result<Option<Cursor>, Cause> {
 mod tests {
     use super::*;
     use crate::node::FencingToken;
-    use crate::redis::{probe, reply::ExpectedReply};
+    use crate::redis::{encoded::ExpectedReply, probe};
 
     /// The reply to HSCAN with a record that the server returned twice, and with the fields of the ledger's head.
     const SCAN: &str = "*2\r\n$2\r\n12\r\n*8\r\n$3\r\nr:b\r\n$7\r\n9:7:0:x\r\n$1\r\nw\r\n$1\r\n3\r\n\

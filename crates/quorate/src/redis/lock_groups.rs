@@ -1,5 +1,8 @@
 use crate::node::{Request, Resource};
-use crate::redis::encode::WORK_A_CALL;
+
+/// The maximum work of one script call, in requests on a lock. The work is limited, because a server serves no other client
+/// while a script runs.
+pub(crate) const WORK_A_CALL: usize = 64;
 
 /// The ways in which a server serves a request on a lock, in the order of their calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use crate::redis::{RedisNode, command::cmd, fault, link::Link, reply, resp::Value};
 use crate::{
-    admin::{NamesQuery, StoredNames},
-    node::Cause,
+    node::{Cause, NamesQuery, StoredNames},
 };
 
 /// The number of keys that the server looks at for one reply.

@@ -1,20 +1,12 @@
 use crate::redis::{
-    RedisSession,
     address::{Address, Login, Secret},
     connect::connect,
-    fault,
     files::Files,
-    handshake,
     keys::Keys,
-    link::Link,
     tls::{ClientFiles, Tls, TlsFiles},
     wire::{self, Reader, Writer},
 };
-use crate::{
-    config::SettingError,
-    env::Env,
-    node::{Cause, Hello, Node, PushSender},
-};
+use crate::{config::SettingError, env::Env, node::Cause};
 use std::{
     fmt, fs,
     io::Read,
@@ -119,6 +111,11 @@ impl RedisNode {
         self
     }
 
+    /// Returns the address with all defaults and without secrets, which is the name of the node.
+    pub(crate) fn canonical_url(&self) -> &str {
+        self.address.name()
+    }
+
     pub(crate) fn env(&self) -> &Env {
         &self.env
     }
@@ -151,25 +148,10 @@ impl RedisNode {
     }
 }
 
-impl Node for RedisNode {
-    type Session = RedisSession;
-
-    fn name(&self) -> &str {
-        self.address.name()
-    }
-
-    async fn open(&self, push_sender: PushSender) -> Result<(RedisSession, Hello), Cause> {
-        let mut link = Link::dial(self, fault::RIGHTS).await?;
-        let handshake = handshake::perform(&mut link, &self.keys).await?;
-        let hello = handshake.hello.clone();
-        Ok((RedisSession::start(&self.env, link, self.keys.clone(), handshake, push_sender), hello))
-    }
-}
-
 impl fmt::Debug for RedisNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisNode")
-            .field("name", &self.name())
+            .field("name", &self.canonical_url())
             .field("prefix", &self.keys.prefix())
             .field("password_file", &self.password_file)
             .field("ca_file", &self.tls_files.ca)

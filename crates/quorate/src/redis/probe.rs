@@ -2,15 +2,16 @@
 //! public interface, and may change with any release.
 
 use crate::node::{Batch, BatchReply, Cause, Hello, NodeTime, Resource};
-pub use crate::redis::reply::ExpectedReply;
+pub use crate::redis::encoded::ExpectedReply;
 use crate::redis::{
     address::{Login, Secret},
-    encode::{Encoded, encode},
+    encode::encode,
+    encoded::Encoded,
     fault, handshake,
     keys::Keys,
     known_locks::KnownLocks,
     link::Link,
-    reply::Replies,
+    replies::Replies,
     scripts::{Loaded, Script},
     wire::{self, ReadError, Reader, Writer},
 };

@@ -8,7 +8,7 @@ use crate::redis::{
     known_locks::KnownLocks,
     link::Link,
     pubsub::PubSub,
-    reply::Replies,
+    replies::Replies,
     scripts::Loaded,
     server_facts::{FactsReading, ServerFacts},
     session_io::{PendingReply, PushHandler, SharedIo, reply_slot},

@@ -7,7 +7,7 @@ use crate::node::{BatchReply, Cause, PushSender};
 use crate::redis::{
     address::Login,
     pubsub::{PubSub, confirms},
-    reply::Replies,
+    replies::Replies,
     resp::Value,
     server_facts::FactsReading,
     wire::{Output, Reader, Writer},

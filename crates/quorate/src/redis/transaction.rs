@@ -17,8 +17,7 @@
 
 use crate::node::{Batch, Cause, FencingToken, NodeTime, Owner, Refusal, Reply, Request, Resource};
 use crate::redis::{
-    command::{Command, cmd},
-    encode::{MS_MAX, micros},
+    command::{Command, MS_MAX, cmd, micros},
     fault,
     keys::{Key, Keys},
     reply::{self, cut, mismatch, text, unexpected},

@@ -1,6 +1,8 @@
 use super::*;
 use crate::node::{FencingToken, Incarnation, NodeTime, Reply, Resource};
+use crate::redis::command::MS_MAX;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 const SEAL: Seal = Seal { term: FencingToken::new(7), leader: 1 };
 const ID: AssignmentId = AssignmentId { term: FencingToken::new(7), seq: 1 };

@@ -40,6 +40,7 @@ mod acks;
 mod broker;
 mod entry;
 mod message;
+mod messages;
 mod plan;
 mod read;
 mod source;

@@ -1,14 +1,10 @@
-use super::{acks::Acks, message::Shared, read::StreamReader};
 use crate::{config::SettingError, redis::RedisNode};
 use crate::{
     env::Env,
     node::{Cause, Node},
     plain::plain,
 };
-use futures_util::{Stream, StreamExt, stream};
 use std::{sync::Arc, time::Duration};
-
-use super::StreamMessage;
 
 /// The longest time for which a read of new entries blocks. If the connection breaks without an error, the
 /// source notices this after about this time.
@@ -123,15 +119,6 @@ impl StreamSource {
     pub fn batch(mut self, most: usize) -> Self {
         self.batch = most.max(1);
         self
-    }
-
-    /// Returns the endless stream of messages, and of errors in between. The source reads only when a message
-    /// is requested. Reading and acknowledging use a connection each. Only one such stream should run for
-    /// each consumer name.
-    pub fn messages(&self) -> impl Stream<Item = Result<StreamMessage, StreamError>> + Send + use<> {
-        let shared = Arc::new(Shared::new(Acks::new(self.clone()), self));
-        let read = StreamReader::new(self.clone(), shared);
-        stream::unfold(read, |mut read| async move { Some((read.next().await, read)) }).boxed()
     }
 
     pub(super) fn env(&self) -> &Env {

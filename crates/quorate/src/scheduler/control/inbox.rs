@@ -137,7 +137,7 @@ impl InboxServer<'_> {
 
     async fn pass_on(&mut self, request: JobRequest) {
         let by = crate::plain::plain(&request.by, 80);
-        tracing::info!(group = &**self.term.group(), id = %request.id, by, "request: {:?}", request.what);
+        tracing::info!(group = &**self.term.group(), id = %request.id, by, "request: {}", request.what);
         let (reply, answer) = oneshot::channel();
         if self.leader.send(IncomingRequest { request: request.clone(), reply }).await.is_ok() {
             self.pending.push(Box::pin(async move { (request, answer.await.ok()) }));

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, sync::Arc};
 
 /// The longest key of a run, in bytes. What is longer is cut off.
-const KEY_MAX: usize = 256;
+const RUN_KEY_MAX: usize = 256;
 
 /// The limit of the runs that use one thing at the same time, such as a database. It holds for all jobs of the group with
 /// the key, on all workers. See [`Job::concurrency`](crate::scheduler::Job::concurrency).
@@ -34,7 +34,7 @@ impl Concurrency {
             };
             key.extend(text.chars().scan(key.len(), |length, c| {
                 *length += c.len_utf8();
-                (*length <= KEY_MAX).then_some(c)
+                (*length <= RUN_KEY_MAX).then_some(c)
             }));
         }
         key.into()
@@ -98,7 +98,10 @@ mod tests {
             assert_eq!(key(given, payload), expected, "{given}");
         }
         assert_eq!(key("c-{customer}", "no JSON"), "c-");
-        assert_eq!(key("é{customer}", &format!(r#"{{"customer": "{}"}}"#, "é".repeat(500))).len(), KEY_MAX);
+        assert_eq!(
+            key("é{customer}", &format!(r#"{{"customer": "{}"}}"#, "é".repeat(500))).len(),
+            RUN_KEY_MAX
+        );
         let sound = |key: &str| Concurrency { key: key.into(), limit: 1 }.has_sound_fields();
         assert!(sound("a{b}c{d}") && sound("database"));
         for key in ["{", "a}", "{}", "{a{b}", "a{b"] {

@@ -197,6 +197,31 @@ impl JobAction {
     }
 }
 
+/// For the log: what is asked, without payloads and definitions.
+impl fmt::Display for JobAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let job = plain(self.job(), 128);
+        match self {
+            Self::Pause { until: None, .. } => write!(f, "pause {job:?}"),
+            Self::Pause { until: Some(until), .. } => write!(f, "pause {job:?} until {until}"),
+            Self::Freeze { until, .. } => write!(f, "freeze the group until {until}"),
+            Self::Unfreeze => f.write_str("end the freeze of the group"),
+            Self::Resume { .. } => write!(f, "resume {job:?}"),
+            Self::Trigger { .. } => write!(f, "run {job:?} once"),
+            Self::Put { definitions, .. } if definitions.len() > 1 => {
+                write!(f, "store {job:?} and {} more", definitions.len() - 1)
+            }
+            Self::Put { .. } => write!(f, "store {job:?}"),
+            Self::Remove { .. } => write!(f, "remove {job:?}"),
+            Self::Backfill { from, until, .. } => {
+                write!(f, "run {job:?} for its ticks from {from} to {until}")
+            }
+            Self::Cancel { tick: None, .. } => write!(f, "cancel the runs of {job:?}"),
+            Self::Cancel { tick: Some(tick), .. } => write!(f, "cancel the run of {job:?} at {tick}"),
+        }
+    }
+}
+
 /// The leader's response to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
@@ -218,6 +243,31 @@ pub enum JobResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_is_logged_in_words_without_its_content() {
+        let at = WallTime::from_micros(1_800_000_000_000_000);
+        let definition = DefinitionText("secret".into());
+        let put = |count| JobAction::Put {
+            job: "j".into(),
+            definitions: vec![definition.clone(); count],
+            expect: None,
+        };
+        let trigger = JobAction::Trigger { job: "j".into(), payload: Payload::new("secret").ok() };
+        for (what, text) in [
+            (JobAction::pause("j\u{1b}"), "pause \"j "),
+            (put(1), "store \"j\""),
+            (put(3), "store \"j\" and 2 more"),
+            (trigger, "run \"j\" once"),
+            (JobAction::Cancel { job: "j".into(), tick: Some(at) }, "cancel the run of \"j\" at 2027-01-15"),
+        ] {
+            let logged = what.to_string();
+            assert!(
+                logged.starts_with(text) && !logged.contains(['\u{1b}']) && !logged.contains("secret"),
+                "{logged}"
+            );
+        }
+    }
 
     #[test]
     fn requests_and_responses_are_read_as_they_were_written() {

@@ -1,6 +1,9 @@
 use super::*;
 use crate::node::Cursor;
+use crate::node::{FencingToken, Owner, Record};
 use crate::redis::encode::record_text;
+use crate::redis::reply::{TEXT_MAX, record};
+use std::time::Duration;
 
 fn s(text: &str) -> Value<'_> {
     Value::Text(text.as_bytes())
