@@ -217,7 +217,7 @@ async fn a_job_with_labels_runs_only_on_workers_that_have_them_and_says_if_none_
     let jobs = Jobs::new(&cluster.quorum(), "g").unwrap();
     let why = jobs.why("eu", None).await.unwrap();
     assert_eq!(why.reason, Reason::NoWorker, "{why:#?}");
-    assert!(why.text.ends_with("the labels that the job requires: eu"), "{why:#?}");
+    assert!(why.text.ends_with("the labels that it requires: eu"), "{why:#?}");
     assert!(jobs.show("eu").await.unwrap().waits_for.is_some());
     start("europe", &["eu", "gpu"]);
     cluster.advance(60 * SECOND).await;
