@@ -25,7 +25,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The labels that a series may have.
-const LABELS: [&str; 6] = ["node", "group", "job", "outcome", "event", "set"];
+const LABELS: [&str; 7] = ["node", "group", "job", "outcome", "event", "set", "why"];
 
 /// A recorder that keeps the values of all series. The key of a series is `name{label=value,…}`.
 #[derive(Clone, Default)]
