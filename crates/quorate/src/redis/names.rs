@@ -1,9 +1,7 @@
 //! Lists the names that a server stores.
 
+use crate::node::{Cause, NamesQuery, StoredNames};
 use crate::redis::{RedisNode, command::cmd, fault, link::Link, reply, resp::Value};
-use crate::{
-    node::{Cause, NamesQuery, StoredNames},
-};
 
 /// The number of keys that the server looks at for one reply.
 const KEYS_A_CALL: &str = "1000";
