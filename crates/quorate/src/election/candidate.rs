@@ -124,9 +124,15 @@ impl Election {
     ///
     /// ```
     /// # use quorate::{Election, Quorum, node::MemoryNode};
-    /// # let quorum = Quorum::builder().node(MemoryNode::new("memory")).trust_new_nodes(true).build().unwrap();
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let quorum = Quorum::builder().node(MemoryNode::new("memory")).trust_new_nodes(true).build()?;
     /// let preferred = Election::new(&quorum, "billing").priority(10);
     /// let never = Election::new(&quorum, "billing").never_lead();
+    /// # drop((preferred, never));
+    /// # quorum.close().await;
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn priority(mut self, priority: u32) -> Self {
         self.preference.priority = priority;

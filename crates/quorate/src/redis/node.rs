@@ -27,7 +27,7 @@ const PASSWORD_FILE_MAX: u64 = 64 * 1024;
 /// # Ok::<(), quorate::SettingError>(())
 /// ```
 ///
-/// Every [`open`](Node::open) makes one connection and one handshake, without retries. No name, error or
+/// Every [`open`](crate::node::Node::open) makes one connection and one handshake, without retries. No name, error or
 /// [`Debug`] text contains a password.
 #[derive(Clone)]
 pub struct RedisNode {

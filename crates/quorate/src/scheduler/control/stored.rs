@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-/// A job that is stored on the nodes, from [`Jobs::stored`].
+/// A job that is stored on the nodes, from [`Jobs::stored`](crate::scheduler::Jobs::stored).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredDefinition {
