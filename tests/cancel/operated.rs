@@ -120,6 +120,10 @@ async fn frozen(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.frozen().await).await
 }
 
+async fn workers(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.workers().await).await
+}
+
 async fn resume(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.resume(JOB).await).await
 }
@@ -220,6 +224,7 @@ cases! {
     freeze: "Jobs::freeze";
     unfreeze: "Jobs::unfreeze";
     frozen: "Jobs::frozen";
+    workers: "Jobs::workers";
     resume: "Jobs::resume";
     trigger: "Jobs::trigger";
     backfill: "Jobs::backfill";

@@ -16,7 +16,7 @@ use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use quorate::{
     election::{Election, Observer},
     env::{BootTime, Env, ScopedTask, WallTime},
-    internals::GroupOverview,
+    internals::{GroupOverview, GroupWorker},
     quorum::Quorum,
     scheduler::{JobStatus, Jobs, JobsError},
     shards::ShardSet,
@@ -78,7 +78,7 @@ struct NodeMemory {
 }
 
 /// The jobs of the group, its freeze, and the copies of its records.
-type Listed = (Vec<JobStatus>, GroupOverview);
+type Listed = (Vec<JobStatus>, GroupOverview, Vec<GroupWorker>);
 
 /// The result of a read that takes long.
 #[derive(Debug)]
@@ -225,7 +225,7 @@ impl Reader {
     /// Takes a new list of jobs. The old one stays, with the reason, if the nodes could not be read. `waits` is set if a
     /// viewer waits for a part that is read afterwards.
     async fn take_jobs(&mut self, read: Option<Result<Listed, JobsError>>, at: WallTime, waits: bool) {
-        let (found, overview) = match read {
+        let (found, overview, workers) = match read {
             Some(Ok(listed)) => listed,
             Some(Err(error)) => {
                 Arc::make_mut(&mut self.list).error = Some(text(&error.to_string()));
@@ -236,7 +236,7 @@ impl Reader {
                 return;
             }
         };
-        let GroupOverview { frozen, copies, workers, .. } = overview;
+        let GroupOverview { frozen, copies, .. } = overview;
         let freeze = frozen.as_ref().map(Pause::of_freeze);
         let workers = workers.iter().map(WorkerView::new).collect();
         let group = self.election.group();
@@ -369,7 +369,7 @@ impl Reader {
 
 /// Reads the jobs, and what the group has beside them.
 async fn list(jobs: &Jobs) -> Result<Listed, JobsError> {
-    futures_util::try_join!(jobs.list(), jobs.overview())
+    futures_util::try_join!(jobs.list(), jobs.overview(), jobs.workers())
 }
 
 /// Says that a part was not read in time.

@@ -55,8 +55,8 @@ pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure
 /// Reads all jobs of the group.
 pub(super) async fn all(jobs: &Jobs) -> Result<Page, Failure> {
     let found = jobs.list().await.map_err(|error| failures::of_jobs(&error))?;
-    let GroupOverview { frozen, workers, .. } =
-        jobs.overview().await.map_err(|error| failures::of_jobs(&error))?;
+    let frozen = jobs.frozen().await.map_err(|error| failures::of_jobs(&error))?;
+    let workers = jobs.workers().await.map_err(|error| failures::of_jobs(&error))?;
     let frozen = frozen.as_ref().map(Pause::of_freeze);
     let workers = workers.iter().map(WorkerView::new).collect();
     let group = jobs.group();

@@ -20,8 +20,6 @@ pub struct GroupOverview {
     pub frozen: Option<Paused>,
     /// The copies. `None` if no node that answered has one: no scheduler has led the group.
     pub copies: Option<LedgerCopies>,
-    /// The live workers that have announced themselves for runs, by name.
-    pub workers: Vec<GroupWorker>,
     /// The jobs that no live worker can run, each with the reason. Only [`Jobs::overview_of_jobs`] reads it.
     pub waiting: Vec<(Arc<str>, Arc<str>)>,
 }
@@ -40,7 +38,7 @@ pub struct GroupWorker {
 }
 
 impl Jobs {
-    /// Returns the freeze of the group, the copies of its ledger, and the live workers. This costs four small requests to each node. If a copy is
+    /// Returns the freeze of the group, and the copies of its ledger. This costs two small requests to each node. If a copy is
     /// incomplete, all copies are read in order to count their records.
     ///
     /// # Errors
@@ -60,12 +58,18 @@ impl Jobs {
         let ledger = LedgerView::of(read);
         let freeze = ledger.records.get(GroupFreeze::KEY).and_then(|row| GroupFreeze::parse(row).ok());
         let frozen = freeze.and_then(|freeze| freeze.active(self.now()).cloned());
-        let workers = self.workers().await?;
-        Ok(GroupOverview { frozen, copies, workers, waiting: Vec::new() })
+        Ok(GroupOverview { frozen, copies, waiting: Vec::new() })
     }
 
-    /// Returns the workers that have announced themselves and whose sessions have not ended.
-    async fn workers(&self) -> Result<Vec<GroupWorker>, JobsError> {
+    /// Returns the live workers that have announced themselves for runs, by name: those whose sessions have not ended.
+    ///
+    /// # Errors
+    /// [`JobsError::NoMajority`].
+    ///
+    /// # Cancel safety
+    /// Safe: the call only reads.
+    #[doc(hidden)]
+    pub async fn workers(&self) -> Result<Vec<GroupWorker>, JobsError> {
         let announced = announced::<Announcement>(&answers(self.ledger().part(WorkRow::PART).read().await)?);
         let sessions: Vec<Arc<str>> = announced.iter().map(|(session, _)| Arc::clone(session)).collect();
         let seen = Sessions::look(self.quorum(), self.group(), &sessions).await;
