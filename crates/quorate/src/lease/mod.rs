@@ -79,6 +79,7 @@
 mod acquire;
 mod any;
 mod attempt;
+mod backlog;
 mod command;
 mod contact;
 mod deadline;

@@ -3,6 +3,7 @@ use crate::{
     env::BootTime,
     lease::{
         StepDownCause,
+        backlog::Backlog,
         command::{Adoption, RenewerCommand},
         deadline::LeaseDeadline,
         error::{LeaseError, LeaseLost},
@@ -34,6 +35,7 @@ pub(crate) struct LeaseRenewer {
     /// The leases, by their ids.
     kept: LeaseMap<RenewalEntry>,
     wheel: BTreeSet<(BootTime, u64)>,
+    backlog: Backlog,
 }
 
 #[derive(Debug)]
@@ -42,6 +44,8 @@ struct RenewalEntry {
     deadline: Arc<LeaseDeadline>,
     late: Option<VoteReceiver>,
     wake: BootTime,
+    /// The time under which the lease waits in the backlog. Zero if it does not.
+    waits: BootTime,
     /// The health check that must succeed before each extension, and the time at which it was set.
     heartbeat: Option<Box<(BootTime, Health)>>,
     /// `None` if the lease never had a watcher, and no caller waits for an extension.
@@ -76,7 +80,8 @@ impl LeaseRenewer {
         events: mpsc::UnboundedReceiver<PoolEvent>,
     ) -> Self {
         let (sender, votes) = vote_channel();
-        Self { pool, commands, events, sender, votes, kept: LeaseMap::new(), wheel: BTreeSet::new() }
+        let backlog = Backlog::new(pool.len());
+        Self { pool, commands, events, sender, votes, kept: LeaseMap::new(), wheel: BTreeSet::new(), backlog }
     }
 
     /// Renews leases until the quorum is closed or its last handle is dropped, then releases the remaining leases.
@@ -97,6 +102,7 @@ impl LeaseRenewer {
                 }
                 _ = self.votes.recv_many(&mut votes, MAIL_MAX) => {
                     votes.drain(..).for_each(|vote| self.count(env.now(), &vote));
+                    self.extend_waiting(env.now());
                 }
                 () = env.stopped().cancelled() => break,
                 () = env.sleep_until(wake) => {}
@@ -163,8 +169,17 @@ impl LeaseRenewer {
         // count.
         let pool = &self.pool;
         held.forget_unless(now, |node, epoch| pool.epoch(node) == epoch);
-        let kept =
-            RenewalEntry { held, deadline, late, wake: now, heartbeat: None, callers: None, renewal: None };
+        let waits = BootTime::default();
+        let kept = RenewalEntry {
+            held,
+            deadline,
+            late,
+            wake: now,
+            waits,
+            heartbeat: None,
+            callers: None,
+            renewal: None,
+        };
         self.wheel.insert((now, id));
         self.kept.insert(id, Box::new(kept));
         self.attend(now, id);
@@ -191,7 +206,15 @@ impl LeaseRenewer {
         }
     }
 
+    /// Extends leases that have waited, as far as there is room now.
+    fn extend_waiting(&mut self, now: BootTime) {
+        while let Some(id) = self.backlog.next() {
+            self.attend(now, id);
+        }
+    }
+
     fn count(&mut self, now: BootTime, vote: &Vote) {
+        self.backlog.answered(vote.node);
         if let Some(kept) = self.kept.get_mut(vote.ticket) {
             if vote.memory.epoch == self.pool.epoch(vote.node) {
                 kept.held.count(now, vote);
@@ -208,7 +231,10 @@ impl LeaseRenewer {
         let Some(kept) = self.kept.get_mut(id) else { return };
         kept.ask_health(now);
         let round = kept.held.round();
-        let due = kept.held.due(now);
+        let due = match kept.may_ask(now, id, &mut self.backlog) {
+            true => kept.held.due(now),
+            false => Vec::new(),
+        };
         if kept.held.round() != round {
             kept.begin_renewal();
         }
@@ -253,6 +279,7 @@ impl LeaseRenewer {
                 let reply = ReplyTo { sender: self.sender.clone(), ticket: id };
                 let vouched = kept.held.token_for(node);
                 let request = if vouched == *token { Arc::clone(&request) } else { extend(vouched) };
+                self.backlog.asked(node);
                 self.pool.ask(node, request, reply);
             }
         }
@@ -260,6 +287,9 @@ impl LeaseRenewer {
         if self.pool.config().sabotaged(Sabotage::LossFromVotesOnly) {
             let steps_down = kept.held.stage() >= LeaseEvent::StepDown;
             wake = if steps_down { BootTime::from_nanos(u64::MAX) } else { kept.held.sends_at() };
+        }
+        if kept.waits != BootTime::default() {
+            wake = kept.held.steps_down_at();
         }
         // Most votes do not change the time of the next wake-up, and then the ordered list need not change.
         if wake != kept.wake {
@@ -310,6 +340,7 @@ impl LeaseRenewer {
     fn end(&mut self, id: u64) -> Option<LeaseState> {
         let mut kept = *self.kept.remove(id)?;
         self.wheel.remove(&(kept.wake, id));
+        self.backlog.forget(kept.waits, id);
         if !self.pool.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
             kept.finish();
         }
@@ -318,6 +349,22 @@ impl LeaseRenewer {
 }
 
 impl RenewalEntry {
+    /// Returns whether the nodes may be asked now. If requests are due and too many are unanswered, the lease waits in the
+    /// backlog.
+    fn may_ask(&mut self, now: BootTime, id: u64, backlog: &mut Backlog) -> bool {
+        if self.waits != BootTime::default() {
+            backlog.forget(self.waits, id);
+            self.waits = BootTime::default();
+        }
+        let until = self.held.valid_until().unwrap_or_default();
+        let is_admitted = !self.held.is_due(now) || backlog.admits(until);
+        if !is_admitted {
+            backlog.wait(until, id);
+            self.waits = until;
+        }
+        is_admitted
+    }
+
     /// Counts the grants that arrived after the acquire was decided.
     fn take_late(&mut self, pool: &NodePool) {
         let Some(mut late) = self.late.take() else { return };

@@ -390,7 +390,17 @@ impl LeaseState {
         if self.stage >= LeaseEvent::StepDown {
             return until;
         }
-        self.sends_at().min(until - self.params.grace)
+        self.sends_at().min(self.steps_down_at())
+    }
+
+    /// Returns the time at which the work must be asked to stop, by the grants so far.
+    pub(crate) fn steps_down_at(&self) -> BootTime {
+        self.valid_until().unwrap_or_default() - self.params.grace
+    }
+
+    /// Returns whether a request to a node is due.
+    pub(crate) fn is_due(&self, now: BootTime) -> bool {
+        self.stage < LeaseEvent::StepDown && self.sends_at() <= now
     }
 
     /// Returns the time of the next request to a node. There are no requests after the step-down has begun.
