@@ -85,7 +85,7 @@ pub fn job(given: &impl Given) -> Result<Job, WrongField> {
         job = job.overlap(overlap);
     }
     if let Some((placement, labels)) = rules::runs_on(given)? {
-        job = job.placement(placement).on_workers_with(labels);
+        job = job.on_workers_with(labels).placement(placement);
     }
     if let Some((key, limit)) = rules::concurrency(given)? {
         job = job.concurrency(key, limit);
@@ -201,6 +201,17 @@ mod tests {
     }
 
     #[test]
+    fn a_job_for_every_worker_is_read_back() {
+        for text in ["every", "every labels eu, ssd", "leader", "labels eu"] {
+            let read = read_all(&[("every", "1s"), ("runs_on", text)]).unwrap();
+            let definition = read.definition().unwrap();
+            assert!(fields_of(&definition).contains(&("runs_on", text.to_owned())), "{text}: {definition:?}");
+        }
+        let wrong = read_all(&[("every", "1s"), ("runs_on", "every eu")]).unwrap_err().to_string();
+        assert!(wrong.contains("is unknown; write any, every"), "{wrong}");
+    }
+
+    #[test]
     fn a_job_that_follows_another_is_read_back() {
         let read = read_all(&[("after", "failure the extract")]).unwrap();
         assert_eq!(read.schedule().to_string(), "after each failure of \"the extract\"");
@@ -222,7 +233,7 @@ mod tests {
             (&[("every", "1s"), ("priority", "high")], "priority: priority \"high\" is not a number"),
             (
                 &[("every", "1s"), ("runs_on", "moon")],
-                "runs_on: runs_on \"moon\" is unknown; write any, leader or labels eu",
+                "runs_on: runs_on \"moon\" is unknown; write any, every, leader or labels eu",
             ),
             (&[("every", "1s"), ("runs_on", "labels ")], "has no label"),
             (

@@ -111,6 +111,86 @@ async fn a_job_is_paused_after_failures_in_a_row_and_counts_again_after_it_is_re
     assert_eq!(kinds, [AlertKind::Failed, AlertKind::Paused, AlertKind::Paused, AlertKind::Recovered]);
 }
 
+/// Returns the ticks that a worker has run of its part of `scrub`, in seconds after the first.
+async fn scrubbed(cluster: &Cluster, worker: &str, from: quorate::env::WallTime) -> Vec<u64> {
+    let runs = cluster.runs("g", &format!("scrub@{worker}")).await;
+    assert!(runs.entries().iter().all(|entry| &*entry.worker == worker), "{runs}");
+    runs.done().iter().map(|tick| from.until(*tick).as_secs()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_tick_runs_once_on_every_worker_that_lives_also_across_a_change_of_the_leader() {
+    let start = time("2027-01-01T00:00:30Z");
+    let cluster = Cluster::builder().nodes(3).starts_at(start).start();
+    run(&cluster, &["a", "b", "c"], || {
+        let scrub = Job::new("scrub", Cron::parse("* * * * *").unwrap(), done);
+        vec![scrub.placement(Placement::EveryWorker)]
+    });
+    cluster.advance(100 * SECOND).await;
+    for worker in ["a", "b", "c"] {
+        assert_eq!(scrubbed(&cluster, worker, start).await, [30, 90], "{worker}");
+    }
+    let leader = cluster.leader("g").await.unwrap();
+    cluster.worker(&leader).kill();
+    cluster.advance(120 * SECOND).await;
+    let others: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| **name != *leader).collect();
+    for worker in &others {
+        assert_eq!(scrubbed(&cluster, worker, start).await, [30, 90, 150, 210], "{worker}");
+    }
+    assert_eq!(scrubbed(&cluster, &leader, start).await, [30, 90], "it does not live");
+    let jobs = Jobs::new(&cluster.quorum(), "g").unwrap();
+    let names = |jobs: Vec<quorate::scheduler::JobStatus>| {
+        jobs.iter().map(|job| job.name.to_string()).collect::<Vec<_>>()
+    };
+    let mut expected = vec!["scrub".to_owned()];
+    expected.extend(others.iter().map(|worker| format!("scrub@{worker}")));
+    assert_eq!(names(jobs.list().await.unwrap()), expected);
+    let last = &jobs.history("scrub", 1).await.unwrap()[0];
+    assert_eq!(*last.reason, format!("handed out to {}", others.join(", ")), "{last:?}");
+
+    cluster.worker(&leader).restart();
+    cluster.advance(60 * SECOND).await;
+    assert_eq!(scrubbed(&cluster, &leader, start).await, [30, 90, 270], "the ticks since it lives again");
+    jobs.pause("scrub").await.unwrap();
+    cluster.advance(120 * SECOND).await;
+    jobs.trigger("scrub").await.unwrap();
+    cluster.advance(30 * SECOND).await;
+    for worker in ["a", "b", "c"] {
+        let ran = scrubbed(&cluster, worker, start).await;
+        let paused = ran.iter().filter(|tick| **tick > 280).count();
+        assert_eq!(paused, 1, "{worker} ran on request only: {ran:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_was_handed_out_waits_for_no_worker_that_has_gone() {
+    let cluster = Cluster::memory(3);
+    let active = Active::default();
+    let count = active.clone();
+    run(&cluster, &["a", "b", "c"], move || {
+        let active = active.clone();
+        let hold = move |_| {
+            let active = active.clone();
+            async move { active.hold(20 * SECOND).await }
+        };
+        vec![Job::new("scrub", Schedule::every(60 * SECOND).unwrap(), hold).placement(Placement::EveryWorker)]
+    });
+    cluster.advance(70 * SECOND).await;
+    assert_eq!(count.0.lock().unwrap().1, 3, "all at once");
+    let leader = cluster.leader("g").await.unwrap();
+    let killed = ["a", "b", "c"].into_iter().find(|name| **name != *leader).unwrap();
+    // It has begun a run, which is lost. The run is not repeated elsewhere.
+    cluster.advance(55 * SECOND).await;
+    cluster.worker(killed).kill();
+    cluster.advance(120 * SECOND).await;
+    let runs = cluster.runs("g", &format!("scrub@{killed}")).await;
+    assert!(runs.entries().iter().all(|entry| &*entry.worker == killed || entry.started.is_none()), "{runs}");
+    let jobs = Jobs::new(&cluster.quorum(), "g").unwrap();
+    let listed = jobs.list().await.unwrap();
+    assert_eq!(listed.len(), 3, "{listed:#?}");
+    assert!(listed.iter().all(|job| job.running.len() < 2), "{listed:#?}");
+}
+
 /// Counts the runs that are active at the same time, and the most that were.
 #[derive(Clone, Default)]
 struct Active(Arc<Mutex<(usize, usize)>>);

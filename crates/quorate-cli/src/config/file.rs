@@ -207,11 +207,11 @@ pub(super) struct ConcurrencyText {
     pub(super) limit: Spanned<i64>,
 }
 
-/// The workers as the file names them: `leader`, `any`, or a table with labels.
+/// The workers as the file names them: `leader`, `any`, `every`, or a table with labels.
 #[derive(Debug)]
 pub(super) enum RunsOnText {
     Named(String),
-    Labels(Vec<String>),
+    Labels { labels: Vec<String>, every: bool },
 }
 
 impl<'de> Deserialize<'de> for RunsOnText {
@@ -220,6 +220,8 @@ impl<'de> Deserialize<'de> for RunsOnText {
         #[serde(deny_unknown_fields)]
         struct Table {
             labels: Vec<String>,
+            #[serde(default)]
+            every: bool,
         }
 
         struct Either;
@@ -228,7 +230,9 @@ impl<'de> Deserialize<'de> for RunsOnText {
             type Value = RunsOnText;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"leader\", \"any\", or a table with labels, such as { labels = [\"eu\"] }")
+                f.write_str(
+                    "\"leader\", \"any\", \"every\", or a table with labels, such as { labels = [\"eu\"] }",
+                )
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<RunsOnText, E> {
@@ -237,7 +241,7 @@ impl<'de> Deserialize<'de> for RunsOnText {
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RunsOnText, A::Error> {
                 Table::deserialize(MapAccessDeserializer::new(map))
-                    .map(|table| RunsOnText::Labels(table.labels))
+                    .map(|Table { labels, every }| RunsOnText::Labels { labels, every })
             }
         }
 

@@ -353,7 +353,9 @@ fn errors_name_line_key_value_and_fix() {
         ),
         (
             job("every = \"1s\"\nruns_on = \"all\""),
-            &[":6: job \"n\" has runs_on \"all\", which is unknown; use \"leader\", \"any\" or { labels = "],
+            &[
+                ":6: job \"n\" has runs_on \"all\", which is unknown; use \"leader\", \"any\", \"every\" or { labels = ",
+            ],
         ),
         (
             job("every = \"1s\"\nretries = { attempts = 0 }"),
@@ -479,6 +481,26 @@ fn a_file_of_another_user_in_the_working_directory_is_not_read_by_itself() {
     assert!(error.starts_with("./quorate.toml: belongs to another user"), "{error}");
     let named = Flags { config: Some("./quorate.toml".into()), ..Flags::default() };
     assert!(Config::load(&named, &environment).is_ok());
+}
+
+#[test]
+fn the_workers_of_a_job_are_read() {
+    for (text, placement, labels) in [
+        ("\"leader\"", Placement::Leader, vec![]),
+        ("\"any\"", Placement::AnyWorker, vec![]),
+        ("\"every\"", Placement::EveryWorker, vec![]),
+        ("{ labels = [\"eu\"] }", Placement::AnyWorker, vec!["eu"]),
+        ("{ labels = [\"eu\"], every = true }", Placement::EveryWorker, vec!["eu"]),
+    ] {
+        let config = load(&job(&format!("every = \"1s\"\nruns_on = {text}"))).unwrap();
+        let job = &config.jobs[0];
+        assert_eq!(
+            (job.placement, &job.labels),
+            (placement, &labels.iter().map(|label| label.to_string()).collect())
+        );
+        let rules = job.with_rules(quorate::Job::named("n", job.schedule.clone(), "h")).rules();
+        assert!(rules.contains(&format!("on {placement}")), "{text}: {rules}");
+    }
 }
 
 #[test]

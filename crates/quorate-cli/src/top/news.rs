@@ -3,7 +3,7 @@
 use super::sidecar::LeaseLine;
 use crate::{jobs::WhyPage, status::NodeLine};
 use quorate::env::{BootTime, WallTime};
-use quorate_operator::view::{JobView, RunEnd, ShardSetView};
+use quorate_operator::view::{JobView, RunEnd, ShardSetView, WorkerView};
 use std::{sync::Arc, time::Duration};
 
 /// A part of the data, as the poller reads it.
@@ -17,6 +17,8 @@ pub(super) enum News {
     Jobs(Result<Vec<JobView>, String>),
     /// The leases of a sidecar's clients, or the reason why they could not be read.
     Leases(Result<Vec<LeaseLine>, String>),
+    /// The live workers.
+    Workers(Vec<WorkerView>),
     /// The sets of shards.
     Shards(Vec<ShardSetView>),
     Detail(Box<Detail>),

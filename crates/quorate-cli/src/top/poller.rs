@@ -11,7 +11,10 @@ use crate::{
     jobs, show, status,
 };
 use quorate::{ledger::LedgerCopies, node::Resource, quorum::Quorum, scheduler::Jobs, shards::ShardSet};
-use quorate_operator::{Action, ActionError, Operator, view::ShardSetView};
+use quorate_operator::{
+    Action, ActionError, Operator,
+    view::{ShardSetView, WorkerView},
+};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -22,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 const HISTORY: u32 = 50;
 /// The longest time between two looks at the states of the nodes.
 const NODES_EVERY: Duration = Duration::from_millis(500);
-/// The shortest time between two looks at the sets of shards.
+/// The shortest time between two looks at the workers and the sets of shards.
 const SHARDS_EVERY: Duration = Duration::from_secs(5);
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
@@ -82,7 +85,7 @@ impl<'a> Poller<'a> {
             self.leader(),
             self.list(),
             self.leases(),
-            self.shards(),
+            self.workers_and_shards(),
             self.details(followed),
             self.act(actions)
         );
@@ -163,10 +166,17 @@ impl<'a> Poller<'a> {
         }
     }
 
-    async fn shards(&self) {
+    /// Reads what changes seldom.
+    async fn workers_and_shards(&self) {
         self.looking.met(PATIENCE).await;
         loop {
             // The lines stay as they are if too few nodes answer, which the leader's line says.
+            if let Ok(workers) = self.jobs.workers().await {
+                let workers = workers.iter().map(WorkerView::new).collect();
+                if self.news.send(News::Workers(workers)).await.is_err() {
+                    return;
+                }
+            }
             if let Ok(sets) = ShardSet::read_all(&self.looking).await {
                 let sets = sets.iter().map(ShardSetView::new).collect();
                 if self.news.send(News::Shards(sets)).await.is_err() {

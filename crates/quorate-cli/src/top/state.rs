@@ -13,9 +13,14 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use quorate::internals::majority;
 use quorate_operator::{
     Action, Verb,
-    view::{JobView, ShardSetView, name},
+    view::{JobView, ShardSetView, WorkerView, name},
 };
-use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The number of events that are kept.
 const EVENTS_MAX: usize = 500;
@@ -37,6 +42,8 @@ pub(super) struct State {
     pub(super) leases: Option<Dated<Vec<LeaseLine>>>,
     /// The reason why the leases were last not read.
     pub(super) leases_error: Option<String>,
+    /// The live workers by their labels, if any has one.
+    pub(super) workers: Option<String>,
     /// A line about each set of shards.
     pub(super) shards: Vec<(String, Tone)>,
     /// The newest event is the last.
@@ -60,6 +67,16 @@ pub(super) struct State {
     pub(super) pending: usize,
     /// Data older than this is marked.
     stale_after: Duration,
+}
+
+/// Returns the line about the live workers: those of each label. Returns `None` if no worker has a label.
+fn workers_line(workers: &[WorkerView]) -> Option<String> {
+    let mut by_label = BTreeMap::<&str, Vec<&str>>::new();
+    for worker in workers {
+        worker.labels.iter().for_each(|label| by_label.entry(label).or_default().push(&worker.worker));
+    }
+    let labels = by_label.iter().map(|(label, workers)| format!("; {label}: {}", workers.join(", ")));
+    (!by_label.is_empty()).then(|| format!("workers {}{}", workers.len(), labels.collect::<String>()))
 }
 
 /// Returns the line about a set of shards.
@@ -112,6 +129,7 @@ impl State {
             jobs_error: None,
             leases: None,
             leases_error: None,
+            workers: None,
             shards: Vec::new(),
             events: VecDeque::new(),
             section: Section::default(),
@@ -163,6 +181,7 @@ impl State {
                 self.leases_error = None;
             }
             News::Leases(Err(error)) => self.leases_error = Some(error),
+            News::Workers(workers) => self.workers = workers_line(&workers),
             News::Shards(sets) => self.shards = sets.iter().map(shards_line).collect(),
             News::Detail(detail) => {
                 if self.open.as_ref() == Some(&detail.job) {

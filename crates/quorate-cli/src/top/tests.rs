@@ -14,7 +14,10 @@ use quorate::{
 };
 use quorate_operator::{
     Action,
-    view::{ActiveRun, JobView, NodeView, Pause, RunEnd, ShardSetView, ShardView, ShardWorkerView, Vote},
+    view::{
+        ActiveRun, JobView, NodeView, Pause, RunEnd, ShardSetView, ShardView, ShardWorkerView, Vote,
+        WorkerView,
+    },
 };
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
 use std::time::Duration;
@@ -241,6 +244,25 @@ fn lost_nodes_a_lost_quorum_and_a_lost_leader_are_named() {
     let waiting = Some("the records of the jobs wait for c".to_owned());
     bench.learn(News::Leader(Ok(Some(Leader { waiting, ..leader("w-2", 8) }))));
     bench.shows(&["leader w-2 (term 8), lease ends in 2.0 s if not extended; the records of the j"]);
+}
+
+#[test]
+fn the_workers_are_shown_by_their_labels() {
+    let mut bench = Bench::with_jobs(&[job("beat")]);
+    let worker = |name: &str, labels: &[&str]| WorkerView {
+        worker: name.to_owned(),
+        labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+        handlers: Vec::new(),
+        max_running: None,
+    };
+    bench.learn(News::Workers(vec![worker("oak", &[]), worker("elm", &[])]));
+    assert!(!bench.screen().contains("workers"), "{}", bench.screen());
+    bench.learn(News::Workers(vec![
+        worker("oak", &["eu", "ssd"]),
+        worker("elm", &["eu"]),
+        worker("ash", &[]),
+    ]));
+    bench.shows(&["workers 3; eu: oak, elm; ssd: oak", "beat"]);
 }
 
 #[test]

@@ -102,7 +102,8 @@ fn heading<'a>(state: &State, now: Moment, palette: Palette, width: u16) -> Vec<
     ]);
     let shards = state.shards.iter().take(SETS_MAX);
     let shards = shards.map(|(text, tone)| Line::styled(text.clone(), palette.of(*tone)));
-    [first, leadership(state, now, palette)].into_iter().chain(shards).collect()
+    let workers = state.workers.iter().map(|text| Line::raw(text.clone()));
+    [first, leadership(state, now, palette)].into_iter().chain(workers).chain(shards).collect()
 }
 
 fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {

@@ -45,8 +45,11 @@ pub(super) const PAYLOAD: Field =
 pub(super) const MISFIRE: Field = rule("misfire", "Misfire", "skip, run-once 1h or run-all 1h");
 pub(super) const DELIVERY: Field = rule("delivery", "Delivery", "at-least-once or at-most-once");
 pub(super) const OVERLAP: Field = rule("overlap", "Overlap", "queue, skip, cancel-old or allow");
-pub(super) const RUNS_ON: Field =
-    rule("runs_on", "Runs on", "any, leader, or the labels that a worker must have: labels eu, ssd");
+pub(super) const RUNS_ON: Field = rule(
+    "runs_on",
+    "Runs on",
+    "any, every, leader, or the labels that a worker must have: labels eu, ssd, or every labels eu",
+);
 pub(super) const AFTER: Field =
     rule("after", "After", "Each end of another job: success extract, failure extract or end extract");
 pub(super) const EXCEPT: Field = rule("except", "Not on", "Days without ticks: 2027-12-25, 2027-12-26");

@@ -21,14 +21,18 @@ pub(super) fn write(definition: &JobDefinition, fields: &mut Written) {
     fields.add(&DELIVERY, (definition.delivery != Delivery::default()).then_some(definition.delivery));
     fields.add(&OVERLAP, definition.overlap.as_ref());
     let placement = definition.placement.as_deref();
-    let any = Placement::AnyWorker.to_string();
+    let (any, every) = (Placement::AnyWorker.to_string(), Placement::EveryWorker.to_string());
+    let placement = placement.map(|text| match text {
+        text if text == any => "any",
+        text if text == every => "every",
+        text => text,
+    });
     fields.add(
         &RUNS_ON,
-        match definition.labels.to_string() {
-            labels if labels.is_empty() => {
-                placement.map(|text| if text == any { "any" } else { text }.to_owned())
-            }
-            labels => Some(format!("labels {labels}")),
+        match (definition.labels.to_string(), placement) {
+            (labels, placement) if labels.is_empty() => placement.map(ToOwned::to_owned),
+            (labels, Some("every")) => Some(format!("every labels {labels}")),
+            (labels, _) => Some(format!("labels {labels}")),
         },
     );
     let concurrency = definition.concurrency.as_ref();
@@ -53,12 +57,19 @@ pub(super) fn runs_on(given: &impl Given) -> Result<Option<(Placement, Vec<&str>
     Ok(Some(match (text.trim(), text.trim().split_once(char::is_whitespace)) {
         ("any", _) => (Placement::AnyWorker, Vec::new()),
         ("leader", _) => (Placement::Leader, Vec::new()),
-        (_, Some(("labels", labels))) if !list(labels).is_empty() => (Placement::AnyWorker, list(labels)),
-        ("labels", _) | (_, Some(("labels", _))) => {
-            return Err(wrong(&RUNS_ON, text, "has no label; write labels eu, or any"));
-        }
-        _ => return Err(wrong(&RUNS_ON, text, "is unknown; write any, leader or labels eu")),
+        ("every", _) => (Placement::EveryWorker, Vec::new()),
+        (_, Some(("every", rest))) => (Placement::EveryWorker, labels(text, rest)?),
+        (rest, _) => (Placement::AnyWorker, labels(text, rest)?),
     }))
+}
+
+/// Returns the labels of `labels eu, ssd`, which is part of `text`.
+fn labels<'a>(text: &str, rest: &'a str) -> Result<Vec<&'a str>, WrongField> {
+    match rest.trim().strip_prefix("labels") {
+        Some(labels) if !list(labels).is_empty() => Ok(list(labels)),
+        Some(_) => Err(wrong(&RUNS_ON, text, "has no label; write labels eu, or any")),
+        None => Err(wrong(&RUNS_ON, text, "is unknown; write any, every, leader or labels eu")),
+    }
 }
 
 /// Returns the concurrency key of a job, with its limit.

@@ -24,7 +24,7 @@ pub struct JobView {
     pub zone: Zone,
     /// The rules for misfires, overlaps and retries.
     pub rules: String,
-    /// `leader` or `any-worker`.
+    /// `leader`, `any-worker` or `every-worker`.
     #[serde(with = "Text")]
     pub placement: Placement,
     /// The time of its registration.

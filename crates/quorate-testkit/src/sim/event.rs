@@ -411,6 +411,11 @@ pub enum RuleStep {
         /// True if the worker has the label.
         has_it: bool,
     },
+    /// A run begins of a job that runs on every worker. `job` is the worker's part of it.
+    OnEvery {
+        /// The name of the part.
+        part: String,
+    },
     /// The handler is about to return `Ok`.
     Done,
 }

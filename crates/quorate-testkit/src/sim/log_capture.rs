@@ -93,6 +93,11 @@ impl Subscriber for LogCapture {
 }
 
 impl LogCapture {
+    /// Returns whether the job, or the one of which it is a part, is of another group.
+    fn is_of_others(&self, job: &str) -> bool {
+        self.others.contains(job.split('@').next().unwrap_or(job))
+    }
+
     /// Passes two kinds of reports to the invariants: that a leader founds the ledger, and that it will not start a tick
     /// because the tick is lost.
     fn judge(&self, target: &str, line: &Line) {
@@ -104,7 +109,7 @@ impl LogCapture {
             }
             // Only ticks of the first group are passed on. The invariants of the other groups judge their ticks
             // by other events.
-            TICK if field("outcome") == "lost" && !self.others.contains(field("job")) => {
+            TICK if field("outcome") == "lost" && !self.is_of_others(field("job")) => {
                 let reason = line.message.strip_prefix("lost: ").unwrap_or_default();
                 let (job, tick) = (field("job"), field("tick"));
                 self.referee.judge(&SimEvent::TickLost { job, tick, term, reason });

@@ -5,7 +5,7 @@ use crate::{
     verdict::{Level, Verdict, shell},
 };
 use maud::{Markup, html};
-use quorate::scheduler::Explanation;
+use quorate::scheduler::{Explanation, Placement};
 
 /// The number of runs in the table.
 const RUNS: usize = 50;
@@ -186,7 +186,11 @@ fn rules(job: &JobView, context: &Context<'_>) -> Markup {
             h2 id="rules" { "Rules" }
             dl.facts {
                 dt { "Rules" } dd { (job.rules) }
-                dt { "Runs on" } dd { (if job.placement == quorate::scheduler::Placement::AnyWorker { "any worker" } else { "the leader" }) }
+                dt { "Runs on" } dd { (match job.placement {
+                    Placement::AnyWorker => "any worker",
+                    Placement::EveryWorker => "every worker",
+                    _ => "the leader",
+                }) }
                 dt { "Ticks count from" } dd { (context.at(job.registered)) }
             }
         }

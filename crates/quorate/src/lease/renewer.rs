@@ -80,7 +80,7 @@ impl LeaseRenewer {
         events: mpsc::UnboundedReceiver<PoolEvent>,
     ) -> Self {
         let (sender, votes) = vote_channel();
-        let backlog = Backlog::new(pool.len());
+        let backlog = Backlog::new(pool.len(), pool.config().node_timeout);
         Self { pool, commands, events, sender, votes, kept: LeaseMap::new(), wheel: BTreeSet::new(), backlog }
     }
 
@@ -214,7 +214,7 @@ impl LeaseRenewer {
     }
 
     fn count(&mut self, now: BootTime, vote: &Vote) {
-        self.backlog.answered(vote.node);
+        self.backlog.answered(vote.node, matches!(vote.answer, Answer::Failed(_)), now);
         if let Some(kept) = self.kept.get_mut(vote.ticket) {
             if vote.memory.epoch == self.pool.epoch(vote.node) {
                 kept.held.count(now, vote);

@@ -40,8 +40,12 @@ const OVERDUE: Metric = Metric::number(
 );
 const WITHOUT_WORKER: Metric = Metric::number(
     "quorate_jobs_without_worker",
-    "Number of jobs that do not run, because no live worker has their handler, or this leader does not have them; 0 on a \
-     follower.",
+    "Number of jobs that do not run, because no live worker has their handler or their labels, or this leader does not have \
+     them; 0 on a follower.",
+);
+const WORKERS: Metric = Metric::number(
+    "quorate_workers",
+    "Number of live workers that have the label, as this leader knows; without a label, of all; 0 on a follower.",
 );
 const HISTORY_LOST: Metric = Metric::number(
     "quorate_history_write_failures_total",
@@ -58,7 +62,10 @@ struct Inner {
     outcomes: Vec<&'static str>,
     history_lost: Counter,
     no_handler: Gauge,
+    no_labels: Gauge,
     not_led: Gauge,
+    /// The number of live workers by label. The empty label stands for all workers.
+    workers: Mutex<BTreeMap<Arc<str>, Gauge>>,
     jobs: Mutex<BTreeMap<Arc<str>, Arc<JobSeries>>>,
 }
 
@@ -84,19 +91,39 @@ impl JobsMeasures {
     /// Creates the measures of a group, whose ticks have one of these outcomes.
     pub(crate) fn new(group: &Arc<str>, outcomes: impl IntoIterator<Item = &'static str>) -> Self {
         let history_lost = HISTORY_LOST.counter(&[("group", group)]);
-        let [no_handler, not_led] =
-            ["handler", "leader"].map(|why| WITHOUT_WORKER.gauge(&[("group", group), ("why", why)]));
+        let [no_handler, no_labels, not_led] = ["handler", "labels", "leader"]
+            .map(|why| WITHOUT_WORKER.gauge(&[("group", group), ("why", why)]));
         let (group, outcomes) = (Arc::clone(group), outcomes.into_iter().collect());
-        let jobs = Mutex::default();
-        let measures = Self(Arc::new(Inner { group, outcomes, history_lost, no_handler, not_led, jobs }));
-        measures.without_handler(0);
-        measures.not_led(0);
+        let (jobs, workers) = (Mutex::default(), Mutex::default());
+        let inner = Inner { group, outcomes, history_lost, no_handler, no_labels, not_led, workers, jobs };
+        let measures = Self(Arc::new(inner));
+        measures.follows();
         measures
     }
 
-    /// Reports the number of jobs whose due runs wait for a worker with their handler.
-    pub(crate) fn without_handler(&self, jobs: usize) {
-        self.0.no_handler.set_count(jobs);
+    /// Reports that this process does not lead.
+    pub(crate) fn follows(&self) {
+        self.without_worker(0, 0);
+        self.not_led(0);
+        self.workers(&BTreeMap::from([("".into(), 0)]));
+    }
+
+    /// Reports the number of jobs whose due runs wait for a worker with their handler, or with their labels.
+    pub(crate) fn without_worker(&self, of_handler: usize, of_labels: usize) {
+        self.0.no_handler.set_count(of_handler);
+        self.0.no_labels.set_count(of_labels);
+    }
+
+    /// Reports the number of live workers by label, and under the empty label of all.
+    pub(crate) fn workers(&self, counts: &BTreeMap<Arc<str>, usize>) {
+        let mut gauges = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        for label in counts.keys() {
+            let new = || WORKERS.gauge(&[("group", &self.0.group), ("label", label)]);
+            gauges.entry(Arc::clone(label)).or_insert_with(new);
+        }
+        gauges
+            .iter()
+            .for_each(|(label, gauge)| gauge.set_count(counts.get(label).copied().unwrap_or_default()));
     }
 
     /// Reports the number of jobs of the group that the leader does not have.

@@ -3,7 +3,7 @@
 use crate::config::SettingError;
 use crate::scheduler::{
     job::Job,
-    policy::{Concurrency, Labels, Misfire},
+    policy::{Concurrency, Labels, Misfire, Placement},
     store::record_life::ticks_kept,
 };
 use std::{
@@ -61,6 +61,7 @@ pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), JobFa
     let jobs: Vec<&Job> = jobs.collect();
     check_keys(&jobs)?;
     check_circles(&jobs)?;
+    check_followed(&jobs)?;
     let mut names = BTreeSet::new();
     let mut kept = 0;
     for job in jobs {
@@ -88,9 +89,16 @@ pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), JobFa
 
 /// Checks the labels of a worker.
 pub(super) fn check_labels(labels: &Labels) -> Result<(), SettingError> {
-    let fault =
-        |(value, fix)| Err(SettingError::new("a label of the worker", value, "which cannot be used", fix));
-    labels.fault().map_or(Ok(()), fault)
+    let fault = |value: String, fix: &str| {
+        Err(SettingError::new("a label of the worker", value, "which cannot be used", fix))
+    };
+    if labels.has_name() {
+        return fault(
+            "a label that begins with \"worker=\"".to_owned(),
+            "leave it out: a worker has it by its name",
+        );
+    }
+    labels.fault().map_or(Ok(()), |(value, fix)| fault(value, fix))
 }
 
 /// Checks that all jobs with a concurrency key have the same limit.
@@ -138,11 +146,24 @@ fn check_circles(jobs: &[&Job]) -> Result<(), JobFault> {
     Ok(())
 }
 
+/// Checks that no job follows one that runs on every worker, whose run is only the hand-out of the tick.
+fn check_followed(jobs: &[&Job]) -> Result<(), JobFault> {
+    let every = jobs.iter().filter(|job| job.placement == Placement::EveryWorker);
+    let every: BTreeSet<&Arc<str>> = every.map(|job| &job.name).collect();
+    let follows = |job: &&&Job| job.schedule.follows().is_some_and(|after| every.contains(&after.job));
+    let Some(job) = jobs.iter().find(follows) else { return Ok(()) };
+    let before = job.schedule.follows().map(|after| Arc::clone(&after.job)).unwrap_or_default();
+    let reason = "which runs on every worker, so its runs end at different times";
+    let fix = format!("follow one worker's runs: {before}@WORKER");
+    wrong(job, "job before", format!("{before:?}"), reason, &fix)
+}
+
 /// Checks the name and the rules of one job.
 pub(super) fn check_one(job: &Job) -> Result<(), JobFault> {
     let name = &job.name;
-    if name.is_empty() || name.len() > 128 || name.contains('/') || name.chars().any(char::is_control) {
-        let fix = "use 1 to 128 bytes without slashes or control characters";
+    if name.is_empty() || name.len() > 128 || name.contains(['/', '@']) || name.chars().any(char::is_control)
+    {
+        let fix = "use 1 to 128 bytes without slashes, @ or control characters";
         let reason = "which cannot key its ticks";
         let error = SettingError::new("the name of a job", format!("{name:?}"), reason, fix);
         return Err(JobFault { job: Arc::clone(name), error });

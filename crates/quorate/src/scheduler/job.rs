@@ -3,6 +3,7 @@
 mod cause;
 mod context;
 mod definition;
+mod every;
 mod guard;
 mod outcome;
 mod payload;
@@ -12,6 +13,7 @@ pub use cause::RunCause;
 pub use context::RunContext;
 pub(super) use context::{RunOutput, tail};
 pub use definition::{JobDefinition, MisfireData, RetryData};
+pub(super) use every::{handed_out_to, part_name, whole_of};
 pub(super) use guard::RunGuard;
 pub use outcome::RunOutcome;
 pub use payload::Payload;
@@ -154,11 +156,15 @@ impl Job {
         self
     }
 
-    /// Lets only workers with all of these [labels](crate::scheduler::Scheduler::labels) run the job's ticks. Sets the
-    /// placement to [`Placement::AnyWorker`]. If no live worker has the labels, the runs wait.
+    /// Lets only workers with all of these [labels](crate::scheduler::Scheduler::labels) run the job's ticks. Each worker
+    /// also has the label `worker=NAME`. If the placement is [`Placement::Leader`], sets it to
+    /// [`Placement::AnyWorker`]. If no live worker has the labels, the runs wait.
     pub fn on_workers_with(mut self, labels: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         self.labels = Labels::new(labels);
-        self.placement(Placement::AnyWorker)
+        if self.placement == Placement::Leader {
+            self.placement = Placement::AnyWorker;
+        }
+        self
     }
 
     /// Limits the active runs of all jobs of the group that have the same key to `limit`, on all workers together. Further

@@ -276,8 +276,7 @@ impl Drop for LeadGuard {
         *leads -= 1;
         if *leads == 0 {
             self.0.on_nodes().clear();
-            self.0.counts().measures().without_handler(0);
-            self.0.counts().measures().not_led(0);
+            self.0.counts().measures().follows();
         }
         if *leads == 0 && self.0.phase() != Phase::Open {
             self.0.advance(Phase::Drained);

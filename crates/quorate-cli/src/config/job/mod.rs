@@ -253,10 +253,10 @@ impl JobCheck<'_> {
         let name = self.name;
         if name.is_empty()
             || name.len() > NAME_MAX
-            || name.contains(['{', '}', '/'])
+            || name.contains(['{', '}', '/', '@'])
             || name.chars().any(char::is_control)
         {
-            let why = "has a name that cannot be used; give it 1 to 128 bytes without slashes, braces and control characters";
+            let why = "has a name that cannot be used; give it 1 to 128 bytes without slashes, braces, @ and control characters";
             return Err(self.fail(self.at.clone(), why));
         }
         self.check_env()?;

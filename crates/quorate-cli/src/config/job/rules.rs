@@ -52,16 +52,18 @@ impl JobCheck<'_> {
         match written.as_ref() {
             RunsOnText::Named(name) if name == "leader" => Ok((Placement::Leader, Vec::new())),
             RunsOnText::Named(name) if name == "any" => Ok((Placement::AnyWorker, Vec::new())),
+            RunsOnText::Named(name) if name == "every" => Ok((Placement::EveryWorker, Vec::new())),
             RunsOnText::Named(name) => {
                 let short: String = name.chars().take(40).collect();
-                let why = format!("has runs_on {short:?}, which is unknown; use \"leader\", \"any\" or {{ labels = [\"…\"] }}");
+                let why = format!("has runs_on {short:?}, which is unknown; use \"leader\", \"any\", \"every\" or {{ labels = [\"…\"] }}");
                 Err(self.fail(written.span(), &why))
             }
-            RunsOnText::Labels(labels) if labels.is_empty() => Err(self.fail(
+            RunsOnText::Labels { labels, .. } if labels.is_empty() => Err(self.fail(
                 written.span(),
                 "has runs_on without labels, so that any worker has them; write runs_on = \"any\", or name labels",
             )),
-            RunsOnText::Labels(labels) => Ok((Placement::AnyWorker, labels.clone())),
+            RunsOnText::Labels { labels, every: true } => Ok((Placement::EveryWorker, labels.clone())),
+            RunsOnText::Labels { labels, every: false } => Ok((Placement::AnyWorker, labels.clone())),
         }
     }
 

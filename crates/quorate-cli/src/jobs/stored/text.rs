@@ -88,8 +88,11 @@ fn flat(key: &str, value: Value) -> Result<String, String> {
         (_, Value::Integer(number)) => Ok(number.to_string()),
         (_, Value::Datetime(time)) => Ok(time.to_string()),
         ("except", Value::Array(days)) => texts(key, days),
-        ("runs_on", Value::Table(mut table)) if table.len() == 1 => match table.remove("labels") {
-            Some(Value::Array(labels)) => Ok(format!("labels {}", texts("runs_on.labels", labels)?)),
+        ("runs_on", Value::Table(mut table)) => match (table.remove("labels"), table.remove("every")) {
+            (Some(Value::Array(labels)), every) if table.is_empty() => {
+                let every = if every == Some(Value::Boolean(true)) { "every " } else { "" };
+                Ok(format!("{every}labels {}", texts("runs_on.labels", labels)?))
+            }
             _ => Err("runs_on is a table without labels; write { labels = [\"eu\"] }".to_owned()),
         },
         ("concurrency", Value::Table(table)) => words(key, table, &["limit", "key"]),
@@ -226,6 +229,7 @@ mod tests {
             ("name = \"a\"\nexpect = \"absent\"", "unknown key \"expect\""),
             ("name = \"a\"\nrules = 1\nevery = \"1s\"", "unknown key \"rules\""),
             ("name = \"a\"\nruns_on = { label = \"eu\" }", "runs_on is a table without labels"),
+            ("name = \"a\"\nruns_on = { labels = [], some = true }", "runs_on is a table without labels"),
             ("name = \"a\"\nmisfire = { rul = \"skip\" }", "unknown key \"misfire.rul\""),
         ] {
             let error = jobs(text).unwrap_err();

@@ -1,13 +1,17 @@
 use super::{Event, Invariant};
 use crate::sim::{
     RuleRun, RuleStep,
-    worker::{DoneTicks, FIRST, KEY_LIMIT, NEXT, RULES},
+    worker::{DoneTicks, EACH, FIRST, KEY_LIMIT, NEXT, RULES},
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Requires of the third group that no more runs with its concurrency key are active than the limit permits, that a run
-/// follows another one only after that one has succeeded, and once for each tick, and that a run that requires a label starts
-/// only on a worker that has it.
+/// follows another one only after that one has succeeded, and once for each tick, that a run that requires a label starts
+/// only on a worker that has it, and that a job for every worker runs a tick at most once on each, and only as the part of that
+/// worker.
 ///
 /// Not judged are runs of a process that is paused or has just been resumed, or whose boot clock stood still, and runs that
 /// began before the ledger was founded: the leader does not know them, and their sessions end within a TTL.
@@ -18,6 +22,8 @@ pub(super) struct Rules {
     followed: BTreeSet<quorate::env::WallTime>,
     full: u64,
     labelled: u64,
+    /// The parts that have run each tick of the job for every worker.
+    each: BTreeSet<(quorate::env::WallTime, String)>,
 }
 
 impl Invariant for Rules {
@@ -31,6 +37,7 @@ impl Invariant for Rules {
             ("run that took the last of a key", self.full),
             ("run that follows another", followed),
             ("run that requires a label", self.labelled),
+            ("tick that several workers ran", self.ticks_of_several()),
         ]
     }
 
@@ -56,6 +63,13 @@ impl Invariant for Rules {
                     return Err(format!("{worker} starts {NEXT} of {tick:?} a second time"));
                 }
                 RuleStep::Follows => {}
+                RuleStep::OnEvery { part } if **part != *format!("{EACH}@{worker}") => {
+                    return Err(format!("{worker} starts {part} of {tick:?}, which is for another worker"));
+                }
+                RuleStep::OnEvery { part } if !self.each.insert((*tick, part.clone())) => {
+                    return Err(format!("{worker} starts {part} of {tick:?} a second time"));
+                }
+                RuleStep::OnEvery { .. } => {}
                 RuleStep::NeedsLabel { has_it: true } => self.labelled += 1,
                 RuleStep::NeedsLabel { has_it: false } => {
                     return Err(format!("{worker} starts {job}, due at {tick:?}, without its label"));
@@ -64,6 +78,14 @@ impl Invariant for Rules {
             _ => {}
         }
         Ok(())
+    }
+}
+
+impl Rules {
+    fn ticks_of_several(&self) -> u64 {
+        let mut counts = BTreeMap::<_, u64>::new();
+        self.each.iter().for_each(|(tick, _)| *counts.entry(tick).or_default() += 1);
+        counts.values().filter(|count| **count > 1).map(|_| 1).sum()
     }
 }
 
@@ -99,6 +121,14 @@ mod tests {
         };
         assert!(rules.see(ms(12), &Event::Ruled(&run(true))).is_ok());
         assert!(rules.see(ms(13), &Event::Ruled(&run(false))).is_err());
-        assert_eq!(rules.judged().into_iter().map(|(_, count)| count).collect::<Vec<_>>(), [1, 1, 1]);
+        let each = |worker: &str, part: &str, tick| {
+            let step = RuleStep::OnEvery { part: part.to_owned() };
+            RuleRun { worker: worker.into(), job: EACH, tick: at(tick), step }
+        };
+        assert!(rules.see(ms(14), &Event::Ruled(&each("w", "each@w", 4))).is_ok());
+        assert!(rules.see(ms(15), &Event::Ruled(&each("v", "each@v", 4))).is_ok());
+        assert!(rules.see(ms(16), &Event::Ruled(&each("v", "each@w", 5))).is_err(), "the part of another");
+        assert!(rules.see(ms(17), &Event::Ruled(&each("w", "each@w", 4))).is_err(), "a second time");
+        assert_eq!(rules.judged().into_iter().map(|(_, count)| count).collect::<Vec<_>>(), [1, 1, 1, 1]);
     }
 }

@@ -82,8 +82,15 @@ impl Run {
         };
         let rules = async {
             if has_rules {
+                let workers = self.duties.iter().filter(|duties| duties.rules).count();
                 let followed = || self.outside.rules.followed_since(usable).then_some(0);
-                self.watch("a job that follows another", began, usable + FOLLOWED_IN, followed).await;
+                let on_each = || self.outside.rules.ran_on_each_since(usable, workers).then_some(0);
+                let until = usable + FOLLOWED_IN;
+                join(
+                    self.watch("a job that follows another", began, until, followed),
+                    self.watch("a job on every worker", began, until, on_each),
+                )
+                .await;
                 self.referee.count("rules followed");
             }
         };

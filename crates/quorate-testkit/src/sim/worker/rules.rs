@@ -1,5 +1,5 @@
-//! The third group: jobs that share a concurrency key, on any worker and on the leader, a job that follows another, and a job
-//! for workers with a label.
+//! The third group: jobs that share a concurrency key, on any worker and on the leader, a job that follows another, a job
+//! for workers with a label, and one that runs on every worker.
 
 use super::{WORKERS, Worker};
 use crate::sim::{Event, Host, RuleRun, RuleStep, SeedRng, job_run::clock_stood};
@@ -22,8 +22,10 @@ pub(in super::super) const NEXT: &str = "next";
 const OTHERS: [&str; 2] = ["second", "led"];
 /// The job that requires [`LABEL`] of its worker.
 const LABELLED: &str = "labelled";
+/// The job that runs on every worker.
+pub(in super::super) const EACH: &str = "each";
 /// The names of all jobs of the group.
-pub(in super::super) const RULES_JOBS: [&str; 5] = [FIRST, OTHERS[0], OTHERS[1], NEXT, LABELLED];
+pub(in super::super) const RULES_JOBS: [&str; 6] = [FIRST, OTHERS[0], OTHERS[1], NEXT, LABELLED, EACH];
 /// The label of each worker whose number is even.
 const LABEL: &str = "even";
 /// The number of seeds in a thousand in which the workers run the group.
@@ -41,12 +43,19 @@ struct Book {
     active: BTreeMap<u64, (Arc<Host>, Duration)>,
     /// The true time at which a run last followed another one.
     followed_at: Option<Duration>,
+    /// The true time at which each worker last ran its part of the job that runs on every worker.
+    each_at: BTreeMap<String, Duration>,
 }
 
 impl RuleBook {
     /// Returns whether a run has followed another one since the true time `since`.
     pub(in super::super) fn followed_since(&self, since: Duration) -> bool {
         self.lock().followed_at.is_some_and(|at| at > since)
+    }
+
+    /// Returns whether `workers` workers have run the job that runs on every worker since the true time `since`.
+    pub(in super::super) fn ran_on_each_since(&self, since: Duration, workers: usize) -> bool {
+        self.lock().each_at.values().filter(|at| **at > since).count() >= workers
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
@@ -96,6 +105,7 @@ fn jobs(worker: &Worker) -> Vec<Job> {
         shares(OTHERS[1], 600, Placement::Leader),
         next.delivery(Delivery::AtMostOnce),
         job(LABELLED, millis(800), Placement::AnyWorker).on_workers_with([LABEL]),
+        job(EACH, millis(900), Placement::EveryWorker).delivery(Delivery::AtMostOnce),
     ]
 }
 
@@ -132,6 +142,10 @@ async fn run(worker: Worker, job: &'static str, tick: RunContext) -> Result<(), 
         tell(RuleStep::Follows);
     } else if job == LABELLED {
         tell(RuleStep::NeedsLabel { has_it: has_label(&worker.host) });
+    } else if job == EACH {
+        let part = tick.job().to_string();
+        worker.outside.rules.lock().each_at.insert(part.clone(), now);
+        tell(RuleStep::OnEvery { part });
     } else {
         let awake =
             |host: &Host| host.awake_since().is_some_and(|since| now.saturating_sub(since) >= WAKES_IN);

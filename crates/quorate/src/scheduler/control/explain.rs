@@ -9,7 +9,7 @@ pub(super) use facts::{JobFacts, LedgerFacts, NodeFacts};
 
 use crate::{
     env::WallTime,
-    scheduler::{job::RunOutcome, schedule::Zone, store::HistoryEntry},
+    scheduler::{job::RunOutcome, policy::Placement, schedule::Zone, store::HistoryEntry},
 };
 use facts::Due;
 use std::{fmt, time::Duration};
@@ -182,7 +182,7 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     let Some(job) = &ledger.job else { return facts.not_registered(ledger) };
     let run = job.running.iter().find(|run| run.request.is_none() && run.tick == at);
     if let Some(run) = run {
-        let is_alone = ledger.leader.is_none() && !job.row.any_worker;
+        let is_alone = ledger.leader.is_none() && job.row.placement == Placement::Leader;
         return if is_alone { facts.leaderless(Some(at), Some(run)) } else { facts.running(run) };
     }
     if at > facts.now && at <= facts.local {

@@ -10,9 +10,12 @@ use crate::{
         control::stored::{StoredDefinition, definitions},
         job::RequestId,
         plan::planner::MARK,
-        policy::{Labels, Placement},
+        policy::Placement,
         schedule::{InvalidSchedule, Schedule, Zone},
-        store::{GroupFreeze, HistoryEntry, JobRow, LackedJobs, OpenRun, Paused, RunKey, RunRecord, WorkRow},
+        store::{
+            Announcement, GroupFreeze, HistoryEntry, JobRow, LackedJobs, OpenRun, Paused, RunKey, RunRecord,
+            WorkRow,
+        },
     },
 };
 use std::{
@@ -186,7 +189,7 @@ impl RegisteredJob {
         // The leader may have noted it by the time that has elapsed, before the clock shows that time.
         let noted = || self.row.health.as_ref()?.overdue.filter(|since| self.row.deadline() == Some(*since));
         let overdue_since = self.row.overdue_since(now).or_else(noted).filter(|_| frozen.is_none());
-        let JobRow { schedule, rules, any_worker, since, paused, expect_within, health, .. } = self.row;
+        let JobRow { schedule, rules, placement, since, paused, expect_within, health, .. } = self.row;
         let health = health.unwrap_or_default();
         // A job that is paused until a time runs no earlier than at the end of the freeze.
         let until = match (&paused, &frozen) {
@@ -199,7 +202,7 @@ impl RegisteredJob {
             schedule,
             zone,
             rules,
-            placement: if any_worker { Placement::AnyWorker } else { Placement::Leader },
+            placement,
             registered: since,
             paused_at: paused.map(|paused| paused.at),
             paused_by: paused.map(|paused| Arc::clone(&paused.by)),
@@ -249,10 +252,10 @@ fn note_labels(jobs: &mut BTreeMap<Arc<str>, RegisteredJob>, ledger: &LedgerView
         return;
     }
     let workers = ledger.records.iter().filter(|(key, _)| key.starts_with(WorkRow::prefix()));
-    let workers: Vec<Labels> = workers.filter_map(|(_, row)| Some(WorkRow::parse(row)?.who.labels)).collect();
+    let workers: Vec<Announcement> = workers.filter_map(|(_, row)| Some(WorkRow::parse(row)?.who)).collect();
     for job in picky {
         let labels = &job.row.labels;
-        if job.waits_for.is_none() && !workers.iter().any(|worker| labels.are_in(worker)) {
+        if job.waits_for.is_none() && !workers.iter().any(|who| labels.are_in(&who.worker, &who.labels)) {
             let why = format!(
                 "no live worker has the labels that it requires: {}",
                 plain(&labels.to_string(), 128)

@@ -190,8 +190,7 @@ impl JobDefinition {
             job.overlap = found.ok_or_else(|| find("overlap", name))?;
         }
         if let Some(name) = &self.placement {
-            let all = [Placement::Leader, Placement::AnyWorker];
-            let found = all.into_iter().find(|placement| placement.to_string() == **name);
+            let found = Placement::ALL.into_iter().find(|placement| placement.to_string() == **name);
             job.placement = found.ok_or_else(|| find("placement", name))?;
         }
         if let Some(RetryData { attempts, first, max }) = &self.retries {

@@ -14,7 +14,7 @@ use crate::{
         },
         run::{
             Cancel,
-            assign::OpenRuns,
+            assign::{LiveWorker, OpenRuns},
             on_leader::{Began, Run, RunEnd},
             opened::Opened,
             span::run_span,
@@ -25,6 +25,7 @@ use crate::{
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::sync::watch;
 
 /// The active runs of one term. Dropping this value drops the runs.
 pub(in crate::scheduler) struct ActiveRuns {
@@ -107,6 +108,11 @@ impl ActiveRuns {
     /// Says whether the leader has jobs for any worker.
     pub(in crate::scheduler) fn need_workers(&self, needed: bool) {
         self.open_runs.need_workers(needed);
+    }
+
+    /// Returns the workers that live. `None` until the leader has looked for them.
+    pub(in crate::scheduler) fn workers(&self) -> watch::Receiver<Option<Vec<LiveWorker>>> {
+        self.open_runs.workers()
     }
 
     /// Returns the moment of the next start of runs, for which the closed records of runs wait.

@@ -21,7 +21,6 @@ use crate::{
             requests::{Asked, Granted},
             stand_still::{ClockChange, StandStill},
         },
-        policy::Placement,
         registry::Phase,
         store::{
             GroupFreeze, JobAction, JobResponse, RequestRow,
@@ -153,6 +152,7 @@ impl<'a> EventLoop<'a> {
     async fn serve(&mut self, requests: &mut mpsc::Receiver<IncomingRequest>) {
         let step_down = self.leading.term.step_down_token().clone();
         let (mut changed, mut phase) = self.leading.registry.watch();
+        let mut workers = self.runs.workers();
         let mut listens = true;
         while !step_down.is_cancelled() {
             let Some((wake, latest)) = self.decide() else { break };
@@ -176,6 +176,11 @@ impl<'a> EventLoop<'a> {
                 // this loop.
                 Ok(()) = changed.changed() => self.jobs_changed(),
                 Ok(()) = phase.changed() => {}
+                Ok(()) = workers.changed() => {
+                    let live = workers.borrow_and_update().clone().unwrap_or_default();
+                    self.planner.workers_changed(live, self.now());
+                    self.carry_out();
+                }
                 Some(pruned) = OptionFuture::from(self.pruning.as_mut()) => {
                     self.pruning = None;
                     if let Ok(Some(mark)) = pruned {
@@ -299,7 +304,7 @@ impl<'a> EventLoop<'a> {
         self.notes_stored = true;
         self.runs.next_start().change();
         let jobs = self.leading.registry.jobs();
-        let own = jobs.values().any(|job| job.placement == Placement::AnyWorker);
+        let own = jobs.values().any(|job| job.placement.needs_workers());
         self.runs.need_workers(own || self.planner.definitions().len() > 0);
         self.planner.change(&jobs, self.now());
         self.carry_out();

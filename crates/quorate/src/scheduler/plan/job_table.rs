@@ -4,7 +4,7 @@ use crate::{
     env::WallTime,
     measure::{JobGauges, JobsMeasures},
     scheduler::{
-        job::Job,
+        job::{Job, part_name, whole_of},
         plan::{
             active_run::ActiveRun,
             job_id::JobId,
@@ -13,6 +13,7 @@ use crate::{
             ready_queue::{ReadyOrder, ReadyQueue, Turn},
             timer_queue::TimerQueue,
         },
+        policy::Placement,
         run::pending_run::PendingRun,
     },
 };
@@ -36,6 +37,8 @@ pub(in crate::scheduler) struct JobTable {
     ready: ReadyQueue,
     keys: KeyGate,
     ignores_keys: bool,
+    /// True while no job for every worker hands out a tick.
+    holds_wholes: bool,
     /// For each job, the jobs that run after it.
     followers: BTreeMap<Arc<str>, BTreeSet<JobId>>,
     /// Removed jobs whose last run has ended since the last call of [`JobTable::take_ended`].
@@ -81,6 +84,7 @@ impl JobTable {
             ready: ReadyQueue::new(max_executing),
             keys: KeyGate::default(),
             ignores_keys,
+            holds_wholes: true,
             followers: BTreeMap::new(),
             ended: Vec::new(),
             measures,
@@ -95,6 +99,13 @@ impl JobTable {
     /// Returns the jobs that are not removed, with their ids.
     pub(in crate::scheduler) fn names(&self) -> impl Iterator<Item = (&Arc<str>, JobId)> {
         self.names.iter().map(|(name, id)| (name, *id))
+    }
+
+    /// Returns the parts of a job for every worker that are not removed.
+    pub(in crate::scheduler) fn parts_of(&self, whole: &str) -> Vec<JobId> {
+        let first = part_name(whole, "");
+        let parts = self.names.range(Arc::clone(&first)..).take_while(|(name, _)| name.starts_with(&*first));
+        parts.map(|(_, id)| *id).collect()
     }
 
     /// Returns all jobs, including removed jobs that have active runs.
@@ -233,6 +244,28 @@ impl JobTable {
         self.keys.set_closed(is_held).iter().for_each(|key| self.wake_key(key));
     }
 
+    /// While `is_held`, none of the jobs for every worker, which are `wholes`, hands out a tick.
+    pub(in crate::scheduler) fn hold_wholes<'a>(
+        &mut self,
+        is_held: bool,
+        wholes: impl Iterator<Item = &'a Arc<str>>,
+    ) {
+        if mem::replace(&mut self.holds_wholes, is_held) != is_held {
+            wholes.for_each(|name| self.reschedule_named(name));
+        }
+    }
+
+    fn reschedule_named(&mut self, name: &str) {
+        if let Some(id) = self.id(name) {
+            self.reschedule(id);
+        }
+    }
+
+    /// Returns whether the job has parts, each for one worker.
+    fn has_parts(&self, name: &str) -> bool {
+        !self.parts_of(name).is_empty()
+    }
+
     /// Notes that a run has the key, which may be a run of a job that the leader does not have.
     pub(in crate::scheduler) fn use_key(&mut self, key: &Arc<str>) {
         self.keys.begin(key);
@@ -274,6 +307,8 @@ impl JobTable {
         if let Some(of) = now.and_then(|job| job.schedule.follows()) {
             self.followers.entry(Arc::clone(&of.job)).or_default().insert(id);
         }
+        let part = now.or(before).and_then(|job| whole_of(&job.name));
+        part.into_iter().for_each(|whole| self.reschedule_named(whole));
     }
 
     /// Adds a started run to the active runs of its job.
@@ -303,6 +338,9 @@ impl JobTable {
 
     /// Updates a job's timer and its position in the ready queue after a change of the job.
     fn reschedule(&mut self, id: JobId) {
+        let is_whole = |led: &LedJob| led.job().placement == Placement::EveryWorker;
+        let whole = self.get(id).filter(|led| is_whole(led)).map(|led| Arc::clone(&led.job().name));
+        let is_held = whole.is_some_and(|name| self.holds_wholes || !self.has_parts(&name));
         let slot = self.slots.get_mut(id.place).and_then(Option::as_deref_mut);
         let Some(slot) = slot.filter(|slot| slot.id == id) else { return };
         let (led, asleep) = (&slot.job, slot.phase != Phase::Open);
@@ -310,7 +348,7 @@ impl JobTable {
         let timer = led.wake().filter(|_| !asleep);
         let job = led.job();
         // Without the handler, the runs wait for a leader that has it, or for a worker.
-        let is_able = |run: &&PendingRun| run.is_for_workers(job) || job.handler().is_some();
+        let is_able = |run: &&PendingRun| !is_held && (run.is_for_workers(job) || job.handler().is_some());
         let head = led.head().filter(|_| !asleep).filter(is_able);
         let turn = |run: &PendingRun| match run.is_for_workers(job) {
             _ if run.is_open() => Turn::Open,

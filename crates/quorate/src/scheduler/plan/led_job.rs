@@ -8,7 +8,7 @@ use crate::{
         alert::JobAlert,
         job::{Job, RequestId},
         plan::active_run::{ActiveRun, SkippedTick},
-        policy::Jitter,
+        policy::{Jitter, Placement},
         run::pending_run::PendingRun,
         store::{HistoryEntry, JobRow, Paused, RunRecord, saved_state::SavedState},
     },
@@ -163,7 +163,9 @@ impl LedJob {
         let postponed = self.postponed.iter().map(|(at, _)| *at);
         let ends = [&self.row.paused, &self.frozen].into_iter().flatten().filter_map(|paused| paused.until);
         let deadline = self.row.deadline().filter(|_| self.frozen.is_none() && !self.is_overdue());
-        let over = (self.job.is_single_run() && self.is_over()).then_some(self.row.since);
+        // One that runs on every worker is removed when its parts are over.
+        let is_single = self.job.is_single_run() && self.job.placement != Placement::EveryWorker;
+        let over = (is_single && self.is_over()).then_some(self.row.since);
         next.into_iter().chain(postponed).chain(ends).chain(deadline).chain(over).min()
     }
 

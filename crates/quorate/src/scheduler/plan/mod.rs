@@ -5,6 +5,7 @@
 pub(super) mod active_run;
 pub(super) mod definitions;
 pub(super) mod effect;
+mod every_jobs;
 pub(super) mod housekeeping;
 pub(super) mod job_id;
 mod job_table;

@@ -11,6 +11,7 @@ use crate::{
         plan::{
             definitions::Definitions,
             effect::Effect,
+            every_jobs::EveryJobs,
             job_id::JobId,
             job_table::JobTable,
             known_jobs::{NeededRecords, jobs_in_ledger, row_keys, warn_unreadable},
@@ -19,6 +20,7 @@ use crate::{
             requests::Requests,
             unknown_runs::UnknownRuns,
         },
+        run::assign::LiveWorker,
         store::{
             GroupFreeze, JobRow, LackedJobs,
             record_life::{AHEAD_MAX, held, kept, low_water, window},
@@ -34,6 +36,7 @@ use std::{
 };
 
 mod definitions;
+mod every;
 mod followers;
 mod jobs;
 mod pauses;
@@ -88,6 +91,7 @@ pub(in crate::scheduler) struct Planner {
     definitions: Definitions,
     /// The names of the jobs of this process.
     own: BTreeSet<Arc<str>>,
+    every: EveryJobs,
     /// The jobs that the leader removed in this term.
     removed: BTreeMap<Arc<str>, RemovedJob>,
     freeze: GroupFreeze,
@@ -140,6 +144,7 @@ impl Planner {
         let lacks = sealed.row(LackedJobs::KEY).filter(|row| !row.is_empty()).cloned();
         Self {
             group,
+            every: EveryJobs::new(LiveWorker::of_ledger(&sealed)),
             marked: sealed.row(MARK).and_then(|at| at.parse().ok()).map(WallTime::from_micros),
             sealed,
             table: JobTable::new(max_running, left_out.keys, measures.clone()),
@@ -214,13 +219,19 @@ impl Planner {
             );
         }
         self.own = own.iter().map(|job| Arc::clone(&job.name)).collect();
-        let is_gone = |name: &Arc<str>| !self.own.contains(name) && !definitions.contains(name);
-        let gone = self.table.names().filter(|(name, _)| is_gone(name)).map(|(_, id)| id);
+        let jobs: Vec<Arc<Job>> = own.into_iter().chain(definitions.jobs()).cloned().collect();
+        self.every.clear();
+        let jobs: Vec<Arc<Job>> = jobs.iter().flat_map(|job| self.every.put(job)).collect();
+        let is_present = |name: &Arc<str>| {
+            self.own.contains(name) || self.definitions.contains(name) || self.every.has_part(name)
+        };
+        let gone = self.table.names().filter(|(name, _)| !is_present(name)).map(|(_, id)| id);
         let gone: Vec<JobId> = gone.collect();
         for id in gone {
             self.remove(id, now);
         }
-        self.to_take = own.into_iter().chain(self.definitions.jobs()).cloned().collect();
+        self.to_take.clear();
+        self.take(jobs);
         self.deferred.clear();
         self.lacks_stale = true;
     }
@@ -304,7 +315,9 @@ impl Planner {
     /// Starts waiting runs in their order, up to the limit of concurrent runs.
     pub(in crate::scheduler) fn start_ready(&mut self, now: WallTime) {
         // A job that is not taken over yet may have open runs.
-        self.table.hold_keys(!self.is_complete || !self.to_take.is_empty());
+        let is_taking = !self.is_complete || !self.to_take.is_empty();
+        self.table.hold_keys(is_taking);
+        self.table.hold_wholes(is_taking || !self.every.is_known(), self.every.names());
         while let Some(id) = self.table.pop_ready() {
             self.start(id, now);
         }
@@ -375,7 +388,8 @@ impl Planner {
     /// Returns the jobs that the ledger has and the leader does not have. The leader checks which of them have
     /// ended, and calls [`Planner::jobs_ended`] with these.
     pub(in crate::scheduler) fn unknown_jobs(&self) -> Vec<Arc<str>> {
-        let lacks = |job: &str| !self.knows(job) && !self.definitions.contains(job);
+        let lacks =
+            |job: &str| !self.knows(job) && !self.definitions.contains(job) && !self.every.is_part(job);
         let mut unknown = jobs_in_ledger(&self.sealed, lacks);
         unknown.extend(self.unknown_runs.jobs().into_iter().filter(|job| lacks(job)));
         unknown.into_iter().collect()
@@ -384,15 +398,15 @@ impl Planner {
     /// Closes the ledger's records of jobs that have ended. A job has ended when its data was not refreshed by
     /// any worker during the ledger's retention.
     pub(in crate::scheduler) fn jobs_ended(&mut self, ended: Vec<Arc<str>>, now: WallTime) {
+        self.end_jobs(ended, "forgotten: no worker has had this job for the ledger's retention", now);
+    }
+
+    fn end_jobs(&mut self, ended: Vec<Arc<str>>, why: &str, now: WallTime) {
         for job in ended {
             if self.knows(&job) || self.deferred.contains_key(&job) {
                 continue;
             }
-            tracing::info!(
-                group = &*self.group,
-                job = &*job,
-                "forgotten: no worker has had this job for the ledger's retention"
-            );
+            tracing::info!(group = &*self.group, job = &*job, "{why}");
             let removed = RemovedJob::of_ended(&self.sealed, &job, now);
             self.effects.push(Effect::RemoveRow { key: JobRow::key(&job) });
             self.effects.push(Effect::RemoveState(removed.state().clone()));
@@ -413,5 +427,7 @@ fn knows(table: &JobTable, removed: &BTreeMap<Arc<str>, RemovedJob>, job: &str) 
     table.id(job).is_some() || removed.contains_key(job)
 }
 
+#[cfg(test)]
+mod every_tests;
 #[cfg(test)]
 mod tests;

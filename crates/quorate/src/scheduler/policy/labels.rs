@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 const LABEL_MAX: usize = 64;
 /// The largest number of labels of a worker or a job.
 const LABELS_MAX: usize = 16;
+/// The beginning of the label that a worker has by its name.
+const OF_WORKER: &str = "worker=";
 
 /// The labels of a worker, or those that a job requires of the worker of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,9 +27,22 @@ impl Labels {
         self.0.is_empty()
     }
 
-    /// Returns whether a worker with the labels `offered` has all of these.
-    pub(in crate::scheduler) fn are_in(&self, offered: &Self) -> bool {
-        self.0.is_subset(&offered.0)
+    /// Returns whether a worker with this name and the labels `offered` has all of these.
+    pub(in crate::scheduler) fn are_in(&self, worker: &str, offered: &Self) -> bool {
+        let is_its_name = |label: &str| label.strip_prefix(OF_WORKER) == Some(worker);
+        self.0.iter().all(|label| offered.0.contains(label) || is_its_name(label))
+    }
+
+    /// Returns these labels, and the one that only the worker with this name has.
+    pub(in crate::scheduler) fn of_worker(&self, worker: &str) -> Self {
+        let mut labels = self.clone();
+        labels.0.insert(format!("{OF_WORKER}{worker}").into());
+        labels
+    }
+
+    /// Returns whether a worker gives itself a label that stands for the name of a worker.
+    pub(in crate::scheduler) fn has_name(&self) -> bool {
+        self.0.iter().any(|label| label.starts_with(OF_WORKER))
     }
 
     /// Returns the value and the fix if a label cannot be used.

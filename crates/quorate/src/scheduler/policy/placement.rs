@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The workers that may run a job's ticks.
@@ -6,7 +7,8 @@ use std::fmt;
 /// workers, and so do pauses, cancellations and requests. If the placement of a job changes, the job's ticks
 /// count from that moment: as after a change of the schedule, no earlier tick gets a catch-up run. A run that
 /// is already open to workers stays open, even if the placement has changed since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Placement {
     /// Only the leader runs the ticks.
@@ -24,6 +26,26 @@ pub enum Placement {
     /// ([`RunContext::set_state`](crate::scheduler::RunContext::set_state)), its output and its last error
     /// together are limited to 1 KiB.
     AnyWorker,
+    /// Each tick runs once on every worker that lives at that time, and has the job and its
+    /// [labels](crate::scheduler::Job::on_workers_with). At the tick, the leader *hands it out*: for each of these workers
+    /// there is a job `JOB@WORKER`, which follows this one. That job has the rules for runs, and an entry of its own in the
+    /// history for each run; this one has the schedule. A request to pause, resume or run this job applies to all workers,
+    /// a request for `JOB@WORKER` to one.
+    ///
+    /// A worker that begins after the tick does not run it, and a worker that the leader has not noticed yet does not
+    /// either: it notices a worker within about a second. Without such a worker, the tick waits, and is skipped after
+    /// its misfire window. A run begins within about a second after its tick. Each worker needs a name of its own.
+    EveryWorker,
+}
+
+impl Placement {
+    /// All placements.
+    pub(in crate::scheduler) const ALL: [Self; 3] = [Self::Leader, Self::AnyWorker, Self::EveryWorker];
+
+    /// Returns whether workers beside the leader execute the runs.
+    pub(in crate::scheduler) fn needs_workers(self) -> bool {
+        self != Self::Leader
+    }
 }
 
 impl fmt::Display for Placement {
@@ -31,6 +53,7 @@ impl fmt::Display for Placement {
         f.pad(match self {
             Self::Leader => "leader",
             Self::AnyWorker => "any-worker",
+            Self::EveryWorker => "every-worker",
         })
     }
 }

@@ -20,9 +20,9 @@ use crate::{
     ledger::{LedgerError, LedgerView},
     node::{FencingToken, copy::AssignmentId},
     scheduler::{
-        job::{Job, JobDefinition},
+        job::{Job, JobDefinition, whole_of},
         policy::Placement,
-        registry::Phase,
+        registry::{JobMap, Phase},
         run::{
             assignment::{ASK_AGAIN, Assignment, Tried, WorkerParts},
             pace,
@@ -176,7 +176,7 @@ impl Worker {
     fn jobs_changed(&mut self) {
         let jobs = self.with.registry.jobs();
         let has_handlers = !self.with.registry.handlers().functions.is_empty();
-        self.takes = has_handlers || jobs.values().any(|job| job.placement == Placement::AnyWorker);
+        self.takes = has_handlers || jobs.values().any(|job| job.placement.needs_workers());
         self.jobs += 1;
         self.read_at = self.env.now();
     }
@@ -328,7 +328,7 @@ impl Worker {
         for Due { key, id, open, tried, cancel } in self.list.due(&jobs, room, now) {
             let job = match &open.job {
                 Some(stored) => self.stored_job(&key, stored, &open),
-                None => job_of(&key).and_then(|job| jobs.get(job)).cloned(),
+                None => job_of(&key).and_then(|job| self.own_job(&jobs, job)),
             };
             let (session, with) = (Arc::clone(&session.lease), self.with.clone());
             let assignment =
@@ -336,6 +336,16 @@ impl Worker {
             let running = self.env.spawn_scoped(assignment.run());
             self.runs.push(running.map(move |tried| (key, id, tried.ok())).boxed());
         }
+    }
+
+    /// Returns a job of this process, or this worker's part of one that runs on every worker.
+    fn own_job(&self, jobs: &JobMap, name: &str) -> Option<Arc<Job>> {
+        if let Some(job) = jobs.get(name) {
+            return Some(Arc::clone(job));
+        }
+        let job = jobs.get(whole_of(name)?).filter(|job| job.placement == Placement::EveryWorker)?;
+        let part = job.part(&self.with.quorum.config().worker);
+        (*part.name == *name).then(|| Arc::new(part))
     }
 
     /// Returns the job of a run that is stored on the nodes. Returns `None` if this worker cannot run it.

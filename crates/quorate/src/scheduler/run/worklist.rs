@@ -4,6 +4,7 @@ use crate::{
     env::{BootTime, WallTime},
     node::copy::AssignmentId,
     scheduler::{
+        job::whole_of,
         registry::JobMap,
         run::{
             Cancel,
@@ -112,7 +113,8 @@ impl Worklist {
             .filter_map(|(key, work)| {
                 let open = work.open.as_ref()?;
                 let is_due = matches!(work.state, State::Waiting(at) if at <= now) && open.not_before <= wall;
-                let own = || job_of(key).and_then(|job| jobs.get(job)).map_or(0, |job| job.priority);
+                let own = || job_of(key).and_then(|job| jobs.get(whole_of(job).unwrap_or(job)));
+                let own = || own().map_or(0, |job| job.priority);
                 let priority = open.job.as_ref().map_or_else(own, |job| job.priority());
                 is_due.then(|| (Reverse(priority), open.not_before, Arc::clone(key)))
             })

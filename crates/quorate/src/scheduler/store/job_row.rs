@@ -32,9 +32,9 @@ pub struct JobRow {
     /// The rules of the job, such as its misfire and overlap rules, as a text for people.
     #[serde(default)]
     pub rules: Arc<str>,
-    /// True if any worker may run the ticks; false if only the leader may.
+    /// The workers that may run the ticks.
     #[serde(default)]
-    pub any_worker: bool,
+    pub placement: Placement,
     /// The end of the last run, if the job's next tick counts from that end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
@@ -113,7 +113,7 @@ impl JobRow {
             schedule: job.schedule.to_string().into(),
             rules: job.rules().into(),
             spec: job.schedule.spec(),
-            any_worker: job.placement == Placement::AnyWorker,
+            placement: job.placement,
             labels: job.labels.clone(),
             concurrency: job.concurrency.clone(),
             window: Some(record_life::window(job)),
@@ -173,7 +173,7 @@ mod tests {
             rules: "skip".into(),
             ..JobRow::default()
         };
-        let text = r#"{"since":7,"schedule":"every 1s","rules":"skip","any_worker":false}"#;
+        let text = r#"{"since":7,"schedule":"every 1s","rules":"skip","placement":"leader"}"#;
         assert_eq!(&*row.to_value(), text);
         assert_eq!(JobRow::parse(text).unwrap(), row);
         row.paused = Some(Paused { by: "me".into(), at: WallTime::from_micros(9), ..Paused::default() });

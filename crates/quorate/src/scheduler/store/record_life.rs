@@ -27,7 +27,7 @@ const HELD_RECORDS: u128 = 1_000_000;
 /// Returns the earliest time at which a record of a tick may exist. No tick of the job before `since` is due.
 pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTime) -> WallTime {
     match job.placement {
-        Placement::Leader => tick,
+        Placement::Leader | Placement::EveryWorker => tick,
         Placement::AnyWorker => (tick - AHEAD_MAX).max(since).min(tick),
     }
 }

@@ -488,7 +488,7 @@ fn running() {
     answers(&both, Reason::Running, ["running on ash", "", ""]);
     let elsewhere = facts(|facts| {
         ledger(facts).leader = None;
-        registered(facts).row.any_worker = true;
+        registered(facts).row.placement = Placement::AnyWorker;
         registered(facts).running.push(run(TICK));
     });
     answers(&elsewhere, Reason::Running, ["running on elm", "", ""]);

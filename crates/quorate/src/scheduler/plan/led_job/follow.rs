@@ -4,7 +4,7 @@ use super::{LedJob, ticks::DueDecisions};
 use crate::{
     env::WallTime,
     scheduler::{
-        job::RunCause,
+        job::{RunCause, whole_of},
         plan::active_run::{SkippedTick, Withdrawal},
         policy::{DUE_MAX, Overlap},
         run::pending_run::PendingRun,
@@ -72,9 +72,15 @@ impl LedJob {
         decisions
     }
 
+    /// Returns whether a run of this job follows the end of a run of the job before it. A back-fill is followed only by the
+    /// parts of a job for every worker.
+    pub(in crate::scheduler) fn follows(&self, end: &FollowedEnd) -> bool {
+        let is_part = whole_of(&self.job.name).is_some();
+        self.job.schedule.follows().is_some_and(|after| end.is_followed(after.on, is_part))
+    }
+
     /// Returns whether the end of another job's run, found by a new leader, counts for this job.
     pub(in crate::scheduler) fn counts(&self, end: &FollowedEnd) -> bool {
-        self.job.schedule.follows().is_some_and(|after| end.is_followed(after.on))
-            && end.ended > self.row.since
+        self.follows(end) && end.ended > self.row.since
     }
 }

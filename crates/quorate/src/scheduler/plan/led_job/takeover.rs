@@ -117,7 +117,7 @@ pub(in crate::scheduler) fn find(
         let other_times = !is_new && (row.schedule != changed.schedule || row.spec != changed.spec);
         // A change of the placement is handled like a change of the schedule. The records of the old placement
         // do not show which ticks have run under the new one.
-        let other_placement = !is_new && row.any_worker != changed.any_worker;
+        let other_placement = !is_new && row.placement != changed.placement;
         moved = other_times || other_placement;
         row = changed;
         if moved {

@@ -63,7 +63,7 @@ impl Planner {
             if !job.is_single_run() {
                 self.effects.push(Effect::OnNodes { job: Arc::clone(&job.name), is_stored: true });
             }
-            self.to_take.push_back(job);
+            self.take_job(&job, now);
         }
         Ok(self.definitions_granted(request.id, &text, rows))
     }
@@ -89,8 +89,7 @@ impl Planner {
             .into());
         }
         self.effects.push(Effect::OnNodes { job: Arc::clone(job), is_stored: false });
-        self.to_take.retain(|waiting| waiting.name != *job);
-        self.deferred.remove(job);
+        self.remove_parts_of(job, now);
         if let Some(id) = self.table.id(job) {
             self.remove(id, now);
         }
@@ -103,9 +102,13 @@ impl Planner {
         let is_over = |led: &&LedJob| led.job().is_single_run() && led.is_over();
         let Some(led) = self.table.get(id).filter(is_over) else { return };
         let name = Arc::clone(&led.job().name);
+        if !self.are_parts_over(&name) {
+            return;
+        }
         // A removed job has another definition, or none.
         if self.table.id(&name) == Some(id) && self.definitions.remove(&name) {
             self.effects.push(Effect::RemoveRow { key: StoredJob::key(&name) });
+            self.remove_parts_of(&name, now);
             self.remove(id, now);
         }
     }

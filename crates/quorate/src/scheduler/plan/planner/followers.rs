@@ -23,9 +23,7 @@ impl Planner {
         }
         let end = FollowedEnd::new(end, at, now);
         for id in followers {
-            let follows =
-                |led: &LedJob| led.job().schedule.follows().is_some_and(|after| end.is_followed(after.on));
-            if self.table.get(id).is_some_and(follows) {
+            if self.table.get(id).is_some_and(|led| led.follows(&end)) {
                 self.follow_one(id, &end, now);
             }
         }

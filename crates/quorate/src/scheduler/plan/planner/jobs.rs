@@ -4,7 +4,7 @@ use super::Planner;
 use crate::{
     env::WallTime,
     scheduler::{
-        job::Job,
+        job::{Job, whole_of},
         plan::{
             active_run::{ActiveRun, Withdrawal},
             effect::{Effect, RunStart},
@@ -12,6 +12,7 @@ use crate::{
             known_jobs::warn_unreadable,
             led_job::{DueDecisions, FoundJob, LedJob, find},
         },
+        policy::Placement,
         store::JobRow,
     },
 };
@@ -93,6 +94,9 @@ impl Planner {
         self.withdraw(id, |_| true, Withdrawal::Removed);
         let Some(removed) = self.table.get(id).map(|led| led.remove(now)) else { return };
         self.effects.push(Effect::RemoveRow { key: JobRow::key(&name) });
+        if whole_of(&name).is_some() {
+            self.effects.push(Effect::OnNodes { job: Arc::clone(&name), is_stored: false });
+        }
         self.removed.insert(Arc::clone(&name), removed);
         self.table.remove(id);
         self.drop_requests_of(&name, &active, now);
@@ -149,7 +153,10 @@ impl Planner {
             let scheduled = run.is_open() && run.request().is_none();
             let left_out = led.filter(|_| scheduled).and_then(|led| led.left_out_at(run.tick));
             let end_needed_at = led.and_then(|led| led.end_needed_at(&run));
-            let payload = run.payload.clone().or_else(|| job.payload.clone());
+            let payload = match job.placement {
+                Placement::EveryWorker => self.parts_named(&job.name),
+                _ => run.payload.clone().or_else(|| job.payload.clone()),
+            };
             let start =
                 RunStart { owner: Some(id), job: Arc::clone(&job), state, run, payload, end_needed_at };
             self.effects.push(if here { Effect::Execute(start) } else { Effect::Open(start) });

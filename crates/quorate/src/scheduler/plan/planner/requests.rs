@@ -13,6 +13,7 @@ use crate::{
             open_request::{NextRun, OpenRequest},
             requests::{Asked, Granted, OPEN_MAX},
         },
+        policy::Placement,
         run::on_request,
         store::{GroupFreeze, JobAction, JobRequest, JobResponse, JobRow, Paused, verdict::SkipReason},
     },
@@ -152,6 +153,15 @@ impl Planner {
             return Err(format!("{OPEN_MAX} such requests are open; wait until one is over").into());
         }
         let Some(led) = self.table.get(job) else { return Err(being_removed()) };
+        let has_payload = matches!(&request.what, JobAction::Trigger { payload: Some(_), .. });
+        if has_payload && led.job().placement == Placement::EveryWorker {
+            let name = request.what.job();
+            return Err(format!(
+                "the job {name} runs on every worker, with the payload of its definition; leave the payload out, or run \
+                 {name}@WORKER"
+            )
+            .into());
+        }
         let open = OpenRequest::accept(request, led.job(), now)?.at_tick(self.requests.tick_of(request));
         Ok(Asked::opened(open))
     }
@@ -168,7 +178,8 @@ impl Planner {
     ) -> Result<JobResponse, Arc<str>> {
         let (name, why) = (request.what.job(), on_request(&request.by));
         let selects = |run: &ActiveRun| tick.map_or_else(|| run.is_due(now), |tick| tick == run.tick);
-        let count = self.cancel(id, selects, &why.as_str().into());
+        let jobs = self.with_parts(id);
+        let count: usize = jobs.into_iter().map(|id| self.cancel(id, selects, &why.as_str().into())).sum();
         let mut dropped = 0;
         if tick.is_none() {
             let active = self.table.get(id).map(LedJob::active_requests).unwrap_or_default();

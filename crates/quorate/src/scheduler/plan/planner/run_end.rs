@@ -4,7 +4,7 @@ use super::Planner;
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{Job, RunCause},
+        job::{Job, RunCause, whole_of},
         plan::{
             active_run::ActiveRun,
             effect::{Effect, RunCompletion},
@@ -34,7 +34,7 @@ impl Planner {
                 self.run_again(id, &entry, *again, now);
                 false
             }
-            Some(end) => self.report_end(job, run, end, now),
+            Some(end) => self.report_end(Arc::clone(&job), run, end, now),
             None => {
                 let tick = job.schedule.format(run.tick);
                 tracing::error!(job = &*job.name, tick, "its run panicked; the next leader decides on it");
@@ -49,6 +49,9 @@ impl Planner {
             Some(request) if is_over => self.requested_run_ended(request, now),
             None if is_over => self.on_end(id, now),
             _ => {}
+        }
+        if let Some(whole) = whole_of(&job.name).and_then(|whole| self.table.id(whole)) {
+            self.retire(whole, now);
         }
         self.close_ended();
     }

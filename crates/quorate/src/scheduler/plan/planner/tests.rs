@@ -14,7 +14,7 @@ use crate::scheduler::{
     },
 };
 
-fn settings() -> LeaderSettings {
+pub(super) fn settings() -> LeaderSettings {
     LeaderSettings {
         group: "g".into(),
         worker: "me".into(),
@@ -27,17 +27,17 @@ fn settings() -> LeaderSettings {
     }
 }
 
-fn job(name: &str) -> Job {
+pub(super) fn job(name: &str) -> Job {
     let job = Job::new(name, Schedule::every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     job.misfire(Misfire::run_once(10 * SECOND))
 }
 
-fn registry(jobs: impl IntoIterator<Item = Job>) -> BTreeMap<Arc<str>, Arc<Job>> {
+pub(super) fn registry(jobs: impl IntoIterator<Item = Job>) -> BTreeMap<Arc<str>, Arc<Job>> {
     jobs.into_iter().map(|job| (Arc::clone(&job.name), Arc::new(job))).collect()
 }
 
 /// Lets the planner take over all waiting jobs, and reports the rows of the new jobs as written.
-fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
+pub(super) fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
     planner.take_over(at(now));
     while planner.has_jobs_to_take() {
         planner.take_over(at(now));
@@ -59,13 +59,13 @@ fn planner(sealed: LedgerSnapshot, jobs: impl IntoIterator<Item = Job>, now: u64
 }
 
 /// Lets the planner make decisions and start runs at the time `now`. Returns the started runs.
-fn starts(planner: &mut Planner, now: u64) -> Vec<RunStart> {
+pub(super) fn starts(planner: &mut Planner, now: u64) -> Vec<RunStart> {
     planner.plan_due(at(now));
     planner.start_ready(at(now));
     runs(planner.take_effects())
 }
 
-fn runs(effects: Vec<Effect>) -> Vec<RunStart> {
+pub(super) fn runs(effects: Vec<Effect>) -> Vec<RunStart> {
     let run = |effect| match effect {
         Effect::Execute(start) | Effect::Open(start) => Some(start),
         _ => None,
@@ -78,7 +78,7 @@ fn completion(start: &RunStart, end: Option<RunEnd>) -> RunCompletion {
 }
 
 /// Returns the completion of a run that a worker has executed.
-fn done(start: &RunStart) -> RunCompletion {
+pub(super) fn done(start: &RunStart) -> RunCompletion {
     let (job, PendingRun { tick, cause, .. }) = (&start.job.name, &start.run);
     let entry = HistoryEntry::new(job, *tick, *cause, RunOutcome::Done, &"w".into(), FencingToken::new(9));
     completion(start, Some(RunEnd::Ended(Box::new(HistoryEntry { started: Some(at(11)), ..entry }))))
@@ -92,7 +92,7 @@ fn reports(effects: &[Effect]) -> Vec<(Arc<str>, RunOutcome)> {
     effects.iter().filter_map(report).collect()
 }
 
-fn row_of<'a>(effects: &'a [Effect], wanted: &str) -> Option<&'a Arc<str>> {
+pub(super) fn row_of<'a>(effects: &'a [Effect], wanted: &str) -> Option<&'a Arc<str>> {
     effects.iter().rev().find_map(|effect| match effect {
         Effect::PutRow { key, value } if **key == *wanted => Some(value),
         _ => None,

@@ -2,7 +2,7 @@
 
 use super::{
     assigned_run::{AssignedRun, Found, Step},
-    roster::Roster,
+    roster::{LiveWorker, Roster},
 };
 use crate::{
     env::{BootTime, WallTime},
@@ -264,12 +264,24 @@ impl Dispatcher {
         waiting
     }
 
-    /// Returns the number of jobs with runs that wait, because no live worker has their handler.
-    pub(super) fn without_handler(&self) -> usize {
+    /// Returns the workers that live, as far as is known.
+    pub(super) fn live(&self) -> Vec<LiveWorker> {
+        self.roster.live()
+    }
+
+    /// Returns the number of jobs with runs that wait, because no live worker has their handler, and because none has their
+    /// labels.
+    pub(super) fn without_worker(&self) -> (usize, usize) {
         let waits = self.runs.values().filter(|run| run.open().to.is_none());
-        let lacked =
-            waits.filter(|run| run.handler().is_some_and(|handler| !self.roster.has_handler(handler)));
-        lacked.map(|run| &run.job().name).collect::<BTreeSet<_>>().len()
+        let (mut of_handler, mut of_labels) = (BTreeSet::new(), BTreeSet::new());
+        for run in waits {
+            if run.handler().is_some_and(|handler| !self.roster.has_handler(handler)) {
+                of_handler.insert(&run.job().name);
+            } else if !run.open().labels.is_empty() && !self.roster.has_labels(&run.open().labels) {
+                of_labels.insert(&run.job().name);
+            }
+        }
+        (of_handler.len(), of_labels.len())
     }
 
     /// Returns the next time at which a step may be due.

@@ -16,4 +16,5 @@ mod sample_nodes;
 mod samples;
 mod task;
 
+pub(in crate::scheduler) use roster::LiveWorker;
 pub(in crate::scheduler) use task::{OpenEnd, OpenRuns};

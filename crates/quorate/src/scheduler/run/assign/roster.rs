@@ -4,8 +4,9 @@ use crate::{
     env::{BootTime, WallTime},
     node::copy::AssignmentId,
     scheduler::{
+        job::Job,
         policy::Labels,
-        store::{Announcement, WorkRow, WorkRun},
+        store::{Announcement, WorkRow, WorkRun, snapshot::LedgerSnapshot},
     },
 };
 use std::{
@@ -40,6 +41,57 @@ struct Member {
     doubted_until: BootTime,
     /// The turn in which the member got its last run.
     last_turn: u64,
+}
+
+/// A worker that lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::scheduler) struct LiveWorker {
+    who: Announcement,
+    /// The jobs that it has said not to have.
+    lacks: BTreeSet<Arc<str>>,
+}
+
+impl LiveWorker {
+    /// Returns the workers whose rows the ledger has.
+    pub(in crate::scheduler) fn of_ledger(ledger: &LedgerSnapshot) -> Vec<Self> {
+        let rows = ledger.rows(WorkRow::prefix()).filter_map(|(_, row)| WorkRow::parse(row));
+        rows.map(|row| Self { who: row.who, lacks: BTreeSet::new() }).collect()
+    }
+
+    /// Returns a worker that has no handlers.
+    #[cfg(test)]
+    pub(in crate::scheduler) fn named(worker: &str, labels: &[&str], lacks: &[&str]) -> Self {
+        let who = super::samples::who(worker, 1);
+        let who = Announcement { labels: Labels::new(labels), ..who };
+        Self { who, lacks: lacks.iter().map(|job| (*job).into()).collect() }
+    }
+
+    #[cfg(test)]
+    pub(in crate::scheduler) fn announcement(&self) -> &Announcement {
+        &self.who
+    }
+
+    pub(in crate::scheduler) fn name(&self) -> &Arc<str> {
+        &self.who.worker
+    }
+
+    /// Returns the number of workers by label, and under the empty label of all.
+    pub(super) fn by_label(workers: &[Self]) -> BTreeMap<Arc<str>, usize> {
+        let mut counts = BTreeMap::from([("".into(), workers.len())]);
+        for label in workers.iter().flat_map(|worker| worker.who.labels.iter()) {
+            *counts.entry(Arc::clone(label)).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Returns whether the worker has the labels and the handler of a job, and has not said that it lacks the job, which has
+    /// `name` for this worker.
+    pub(in crate::scheduler) fn has(&self, job: &Job, name: &str) -> bool {
+        let handler = job.handler_name().filter(|_| job.stored.is_some());
+        job.labels.are_in(&self.who.worker, &self.who.labels)
+            && handler.is_none_or(|name| self.who.handlers.contains(name))
+            && !self.lacks.contains(name)
+    }
 }
 
 impl Roster {
@@ -120,7 +172,7 @@ impl Roster {
         let fits = |member: &Member| {
             let who = &member.row.who;
             load(member) < who.room
-                && labels.are_in(&who.labels)
+                && labels.are_in(&who.worker, &who.labels)
                 && !member.lacks.contains(job)
                 && has(member)
         };
@@ -132,9 +184,21 @@ impl Roster {
         chosen.map(|(session, member)| (Arc::clone(session), Arc::clone(&member.row.who.worker)))
     }
 
+    /// Returns the workers that live, as far as is known.
+    pub(super) fn live(&self) -> Vec<LiveWorker> {
+        let live = |member: &Member| LiveWorker { who: member.row.who.clone(), lacks: member.lacks.clone() };
+        self.members.values().map(live).collect()
+    }
+
     /// Returns whether a live worker has this handler.
     pub(super) fn has_handler(&self, name: &str) -> bool {
         self.members.values().any(|member| member.has(name))
+    }
+
+    /// Returns whether a live worker has these labels.
+    pub(super) fn has_labels(&self, labels: &Labels) -> bool {
+        let who = |member: &Member| labels.are_in(&member.row.who.worker, &member.row.who.labels);
+        self.members.values().any(who)
     }
 
     /// Notes that `session` has the run `key`, which is due at `due`, as the assignment `id`, and the reason to cancel it.

@@ -2,7 +2,7 @@
 
 use super::{
     dispatcher::{Action, Dispatcher, Now},
-    roster::Roster,
+    roster::{LiveWorker, Roster},
 };
 use crate::{
     election::Term,
@@ -21,7 +21,7 @@ use crate::{
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// The pause between two looks for new workers and for sessions that have ended.
 const ROLL_CALL_EVERY: Duration = Duration::from_secs(1);
@@ -34,6 +34,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(in crate::scheduler) struct OpenRuns {
     orders: mpsc::UnboundedSender<Order>,
+    workers: watch::Receiver<Option<Vec<LiveWorker>>>,
     _task: ScopedTask<()>,
 }
 
@@ -91,6 +92,7 @@ impl OpenRuns {
         let roster = Roster::new(rows, sessions.ttl());
         let me = &term.quorum().config().worker;
         let now = term.env().now();
+        let (live, workers) = watch::channel(None);
         let task = AssignTask {
             env: term.env().clone(),
             term: term.clone(),
@@ -101,13 +103,19 @@ impl OpenRuns {
             dispatcher: Dispatcher::new(me, led.term(), roster),
             owners: BTreeMap::new(),
             pending: FuturesUnordered::new(),
+            live,
             workers_needed: false,
             is_calling: false,
             called: now,
             call_at: now,
             forget_at: now + FORGET_EVERY,
         };
-        Self { orders, _task: term.spawn_scoped(task.serve(inbox)) }
+        Self { orders, workers, _task: term.spawn_scoped(task.serve(inbox)) }
+    }
+
+    /// Returns the workers that live. `None` until the leader has looked for them.
+    pub(in crate::scheduler) fn workers(&self) -> watch::Receiver<Option<Vec<LiveWorker>>> {
+        self.workers.clone()
     }
 
     /// Gives a run to the workers. `stored` is true if the ledger has the record `open` already. Returns the end of the run.
@@ -161,6 +169,7 @@ struct AssignTask {
     dispatcher: Dispatcher,
     owners: BTreeMap<Arc<str>, oneshot::Sender<OpenEnd>>,
     pending: FuturesUnordered<BoxFuture<'static, Event>>,
+    live: watch::Sender<Option<Vec<LiveWorker>>>,
     workers_needed: bool,
     is_calling: bool,
     /// The times at which the last roll call began and the next one is due.
@@ -175,7 +184,7 @@ enum Event {
     Voided { key: Arc<str>, id: AssignmentId, answers: Registered },
     Fenced { session: Arc<str>, ended: bool },
     Looked(Vec<(Arc<str>, AssignmentId, Option<Option<WorkEnd>>)>),
-    Called { announced: Vec<(Arc<str>, Announcement)>, seen: Vec<(Arc<str>, Seen)> },
+    Called { announced: Vec<(Arc<str>, Announcement)>, seen: Vec<(Arc<str>, Seen)>, is_answered: bool },
 }
 
 impl AssignTask {
@@ -185,7 +194,8 @@ impl AssignTask {
             let now = self.now();
             let mut actions = Vec::new();
             self.dispatcher.step(now, &mut actions);
-            self.measures.without_handler(self.dispatcher.without_handler());
+            let (of_handler, of_labels) = self.dispatcher.without_worker();
+            self.measures.without_worker(of_handler, of_labels);
             self.carry_out(actions);
             self.look(now);
             self.call_roll(now.0);
@@ -246,6 +256,7 @@ impl AssignTask {
     fn note(&mut self, event: Event) {
         let now = self.now();
         let mut actions = Vec::new();
+        let is_call = matches!(event, Event::Called { is_answered: true, .. });
         match event {
             Event::Stored { key, written: true } => self.dispatcher.stored(&key, now.0),
             // The term has ended. The next leader decides on the run.
@@ -260,7 +271,7 @@ impl AssignTask {
                     self.dispatcher.looked(&key, id, end, now, &mut actions);
                 }
             }
-            Event::Called { announced, seen } => {
+            Event::Called { announced, seen, .. } => {
                 self.is_calling = false;
                 for (session, who) in announced {
                     self.dispatcher.announce(&session, who);
@@ -271,6 +282,23 @@ impl AssignTask {
             }
         }
         self.carry_out(actions);
+        self.note_workers(is_call);
+    }
+
+    /// Notes the workers that live, once the leader has looked for them.
+    fn note_workers(&self, is_known: bool) {
+        self.live.send_if_modified(|live| {
+            if !is_known && live.is_none() {
+                return false;
+            }
+            let now = self.dispatcher.live();
+            let is_new = live.as_ref() != Some(&now);
+            if is_new {
+                self.measures.workers(&LiveWorker::by_label(&now));
+                *live = Some(now);
+            }
+            is_new
+        });
     }
 
     fn carry_out(&mut self, actions: Vec<Action>) {
@@ -349,7 +377,9 @@ impl AssignTask {
             self.forget_at = now + FORGET_EVERY;
         }
         let call = async move {
-            let announced = announced::<Announcement>(&part.read().await.unwrap_or_default());
+            let read = part.read().await;
+            let is_read = read.is_ok();
+            let announced = announced::<Announcement>(&read.unwrap_or_default());
             let mut all = known;
             all.extend(announced.iter().map(|(session, _)| Arc::clone(session)));
             all.sort_unstable();
@@ -361,7 +391,8 @@ impl AssignTask {
                     tracing::debug!("old announcements of workers are not removed yet: {error}");
                 }
             }
-            Event::Called { announced, seen }
+            let is_answered = is_read && (all.is_empty() || !seen.is_empty());
+            Event::Called { announced, seen, is_answered }
         };
         self.pending.push(call.boxed());
     }

@@ -201,7 +201,7 @@ fn a_job_that_comes_back_in_one_term_begins_after_the_ticks_that_were_planned() 
 fn another_placement_counts_from_now_on_and_unfinished_runs_still_run() {
     let any_worker = |job: Arc<Job>| Arc::new((*job).clone().placement(Placement::AnyWorker));
     let old = written(&any_worker(job(1)), 3);
-    assert!(old.any_worker && old.since == at(3));
+    assert!(old.placement == Placement::AnyWorker && old.since == at(3));
     let all = stored(&old);
     let moved = find(job(1), &all, Some(at(12)), None, at(13));
     assert_eq!(moved.led.row.since, at(13));
