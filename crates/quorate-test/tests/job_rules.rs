@@ -279,6 +279,20 @@ async fn a_concurrency_key_may_name_a_field_of_the_payload() {
     for name in names {
         assert!(cluster.runs("g", name).await.done().len() >= 4, "{name}");
     }
+    // The explanation of a run that waits names the run for the same customer only.
+    let mut waited = 0;
+    for _second in 0..40 {
+        cluster.advance(SECOND).await;
+        for (name, others) in [("mail-1", ["mail-2", "mail-4"]), ("mail-2", ["mail-1", "mail-3"])] {
+            let why = jobs.why(name, None).await.unwrap();
+            if why.text.contains("it waits for a run that uses") {
+                waited += 1;
+                let is_named = |other: &&str| why.evidence.iter().any(|line| line.contains(*other));
+                assert!(!others.iter().any(|other| is_named(&other)), "{name}: {why:#?}");
+            }
+        }
+    }
+    assert!(waited > 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -408,7 +408,9 @@ impl Jobs {
                     let (request, term) = (tick.request, tick.open.term);
                     let (worker, orphaned) =
                         (Arc::clone(&to.worker), seen.get(&to.session) == Some(&Seen::Free));
-                    job.running.push(RunStatus { tick: tick.tick, request, worker, term, orphaned });
+                    let concurrency_key = tick.open.uses.clone();
+                    let tick = tick.tick;
+                    job.running.push(RunStatus { tick, request, worker, term, orphaned, concurrency_key });
                     job.running.sort_by_key(|run| (run.tick, run.request));
                 }
                 _ => {}

@@ -8,7 +8,7 @@ use crate::{
     scheduler::{
         alert::{AlertKind, JobAlert},
         control::stored::{StoredDefinition, definitions},
-        job::RequestId,
+        job::{Payload, RequestId},
         plan::planner::MARK,
         policy::Placement,
         schedule::{InvalidSchedule, Schedule, Zone},
@@ -107,6 +107,8 @@ pub struct RunStatus {
     /// True if no worker executes the run any more, because the term or the claim under which it was executed
     /// has ended. A leader will repeat the run or record it as lost.
     pub orphaned: bool,
+    /// The concurrency key of the run, if a worker executes it and it has one.
+    pub concurrency_key: Option<Arc<str>>,
 }
 
 /// A job, read from the rows and records of the ledger.
@@ -128,6 +130,13 @@ pub(super) struct RegisteredJob {
 }
 
 impl RegisteredJob {
+    /// Returns the concurrency key of the runs with the job's own payload.
+    pub(super) fn concurrency_key(&self) -> Option<Arc<str>> {
+        let stored = self.stored.as_ref().and_then(|stored| stored.job.as_ref().ok());
+        let payload = stored.and_then(|job| job.payload.as_ref()).map(Payload::bytes);
+        self.row.concurrency.as_ref().map(|of| of.key_of(payload))
+    }
+
     pub(super) fn new(row: JobRow) -> Self {
         let (running, waiting) = (Vec::new(), Vec::new());
         Self { row, frozen: None, running, waiting, stored: None, waits_for: None, decided: None }
@@ -317,7 +326,14 @@ fn running(ledger: &LedgerView) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
     for (_, request, RunKey { job, tick }, record) in runs(ledger) {
         if let RunRecord::Started { worker, term, .. } = record {
             let orphaned = term < ledger.sealed_by;
-            running.entry(job).or_default().push(RunStatus { tick, request, worker, term, orphaned });
+            running.entry(job).or_default().push(RunStatus {
+                tick,
+                request,
+                worker,
+                term,
+                orphaned,
+                concurrency_key: None,
+            });
         }
     }
     for runs in running.values_mut() {
@@ -444,7 +460,7 @@ mod tests {
             let paused = paused.then(|| Paused { by: "me".into(), at: now, ..Paused::default() });
             let row = JobRow { since, spec: schedule.spec(), ended, paused, ..JobRow::default() };
             let (tick, worker, term) = (now, "a".into(), term(1));
-            let run = RunStatus { tick, request: None, worker, term, orphaned: false };
+            let run = RunStatus { tick, request: None, worker, term, orphaned: false, concurrency_key: None };
             let running = if runs { vec![run] } else { Vec::new() };
             RegisteredJob { running, ..RegisteredJob::new(row) }
                 .into_status("j".into(), now, Vec::new())

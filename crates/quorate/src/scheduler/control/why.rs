@@ -7,7 +7,7 @@ use crate::{
         error::JobsError,
         explain::{Explanation, JobFacts, LedgerFacts, NodeFacts, explain},
         jobs::{Jobs, answers},
-        status::{RegisteredJob, nearest},
+        status::{RegisteredJob, RunStatus, nearest},
     },
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -77,12 +77,15 @@ impl Jobs {
     }
 }
 
-/// Returns the active runs of the jobs that share the concurrency key of `job`, each with its job and its worker.
+/// Returns the active runs that have the concurrency key of `job`, each with its job and its worker. The key is that of the
+/// job's own payload.
 fn holders(job: &str, jobs: &BTreeMap<Arc<str>, RegisteredJob>) -> Vec<(Arc<str>, Arc<str>)> {
-    let Some(of) = jobs.get(job).and_then(|job| job.row.concurrency.as_ref()) else { return Vec::new() };
-    let shares = |job: &RegisteredJob| job.row.concurrency.as_ref().is_some_and(|other| other.key == of.key);
-    let sharing = jobs.iter().filter(|(_, job)| shares(job));
-    sharing
-        .flat_map(|(name, job)| job.running.iter().map(|run| (Arc::clone(name), Arc::clone(&run.worker))))
-        .collect()
+    let Some(key) = jobs.get(job).and_then(RegisteredJob::concurrency_key) else { return Vec::new() };
+    let mut holders = Vec::new();
+    for (name, job) in jobs.iter().filter(|(_, job)| !job.running.is_empty()) {
+        let usual = job.concurrency_key();
+        let has = |run: &&RunStatus| run.concurrency_key.as_ref().or(usual.as_ref()) == Some(&key);
+        holders.extend(job.running.iter().filter(has).map(|run| (Arc::clone(name), Arc::clone(&run.worker))));
+    }
+    holders
 }

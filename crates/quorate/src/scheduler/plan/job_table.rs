@@ -277,8 +277,15 @@ impl JobTable {
         self.wake_key(key);
     }
 
+    /// Lets all jobs that wait for a key try again, because a limit has changed.
+    pub(in crate::scheduler) fn wake_keys(&mut self) {
+        let waiting: Vec<JobId> =
+            self.keys.waited_for().iter().flat_map(|key| self.keys.waiting(key)).collect();
+        waiting.into_iter().for_each(|id| self.reschedule(id));
+    }
+
     /// Lets the next job of a key have its turn, if one waits.
-    pub(in crate::scheduler) fn wake_key(&mut self, key: &Arc<str>) {
+    fn wake_key(&mut self, key: &Arc<str>) {
         if let Some(id) = self.next_of_key(key) {
             self.reschedule(id);
         }

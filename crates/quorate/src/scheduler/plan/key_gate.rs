@@ -26,9 +26,14 @@ impl KeyGate {
     /// Closes the gate, or opens it. Returns the keys for which jobs wait, if it has just been opened.
     pub(in crate::scheduler) fn set_closed(&mut self, is_closed: bool) -> Vec<Arc<str>> {
         match mem::replace(&mut self.is_closed, is_closed) && !is_closed {
-            true => self.waiting.keys().cloned().collect(),
+            true => self.waited_for(),
             false => Vec::new(),
         }
+    }
+
+    /// Returns the keys for which jobs wait.
+    pub(in crate::scheduler) fn waited_for(&self) -> Vec<Arc<str>> {
+        self.waiting.keys().cloned().collect()
     }
 
     /// Returns whether a job waits for a key.

@@ -71,7 +71,8 @@ fn entry(end: RunOutcome, reason: &str) -> HistoryEntry {
 }
 
 fn run(tick: WallTime) -> RunStatus {
-    RunStatus { tick, request: None, worker: "elm".into(), term: FencingToken::new(7), orphaned: false }
+    let (worker, term) = ("elm".into(), FencingToken::new(7));
+    RunStatus { tick, request: None, worker, term, orphaned: false, concurrency_key: None }
 }
 
 /// Checks the reason, and checks that the explanation contains a given part of its text, its evidence and its

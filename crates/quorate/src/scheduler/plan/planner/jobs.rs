@@ -73,8 +73,8 @@ impl Planner {
         let changed = Arc::clone(&job);
         let Some(Some(replaced)) = self.table.change(id, |led| led.replace(job, now)) else { return };
         self.table.note_follower(id, Some(&replaced.before), Some(&changed));
-        for of in replaced.before.concurrency.iter().chain(&changed.concurrency) {
-            self.table.wake_key(&of.key);
+        if replaced.before.concurrency != changed.concurrency {
+            self.table.wake_keys();
         }
         if replaced.write {
             self.put_row(id, 0);
