@@ -283,7 +283,8 @@ async fn a_concurrency_key_may_name_a_field_of_the_payload() {
     let mut waited = 0;
     for _second in 0..40 {
         cluster.advance(SECOND).await;
-        for (name, others) in [("mail-1", ["mail-2", "mail-4"]), ("mail-2", ["mail-1", "mail-3"])] {
+        for (number, name) in names.into_iter().enumerate() {
+            let others = [names[(number + 1) % 4], names[(number + 3) % 4]];
             let why = jobs.why(name, None).await.unwrap();
             if why.text.contains("it waits for a run that uses") {
                 waited += 1;

@@ -73,8 +73,10 @@ impl Notices {
         let Some(event) = event_of(alert.kind) else { return };
         let message = Message::of_job(&self.0.group, &self.0.worker, alert);
         let wants = |receiver: &NotifyConfig| {
+            // A job that runs on every worker reports the alerts of each as those of the job `JOB@WORKER`.
+            let whole = alert.job.split('@').next().unwrap_or(&alert.job);
             let jobs = receiver.jobs.as_ref();
-            receiver.on.contains(&event) && jobs.is_none_or(|jobs| jobs.contains(&alert.job))
+            receiver.on.contains(&event) && jobs.is_none_or(|jobs| jobs.contains(whole))
         };
         self.send(event, wants, &message).await;
     }

@@ -9,7 +9,7 @@ use crate::{
         run::assign::LiveWorker,
     },
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 impl Planner {
     /// Handles the event that workers have come or gone.
@@ -23,7 +23,9 @@ impl Planner {
         // Parts of earlier leaders, whose workers have gone since.
         let is_gone =
             |name: &str| self.every.is_part(name) && !self.every.has_part(name) && !self.knows(name);
-        let gone = jobs_in_ledger(&self.sealed, is_gone).into_iter().collect();
+        let watched = self.unknown_runs.jobs().into_iter().filter(|name| is_gone(name));
+        let gone: BTreeSet<_> = jobs_in_ledger(&self.sealed, is_gone).into_iter().chain(watched).collect();
+        let gone = gone.into_iter().collect();
         self.end_jobs(gone, "forgotten: the worker of this part has gone", now);
         let new: Vec<Arc<Job>> =
             self.every.parts().filter(|part| self.table.id(&part.name).is_none()).collect();
