@@ -172,6 +172,7 @@ const CASES: &[Case] = &[
     // --- the rules of jobs ---
     Case::worker("a concurrency key without its limit", &[Sabotage::KeyIgnored], "rules: ", 200),
     Case::worker("an end that is followed again", &[Sabotage::FollowedAgain], "rules: ", 200),
+    Case::worker("failed runs that are not counted on", &[Sabotage::FailuresForgotten], "rules: ", 200),
     Case::worker("labels of workers", &[Sabotage::LabelsIgnored], "rules: ", 200),
     // --- freezes ---
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)

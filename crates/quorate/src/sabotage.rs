@@ -83,6 +83,8 @@ pub enum Sabotage {
     LabelsIgnored,
     /// A new leader adds a run after each recorded end, also if the ledger has the record of this run.
     FollowedAgain,
+    /// A new leader does not take over the number of failed runs in a row.
+    FailuresForgotten,
     /// A new leader does not take over the freeze of the group that an earlier leader stored.
     FreezeNotTakenOver,
     /// A new leader does not take over the jobs that are stored on the nodes.

@@ -411,6 +411,8 @@ pub enum RuleStep {
         /// True if the worker has the label.
         has_it: bool,
     },
+    /// A run begins of a job whose runs all fail, and which is paused after some.
+    Fails,
     /// A run begins of a job that runs on every worker. `job` is the worker's part of it.
     OnEvery {
         /// The name of the part.

@@ -1,26 +1,33 @@
 use super::{Event, Invariant};
 use crate::sim::{
     RuleRun, RuleStep,
-    worker::{DoneTicks, EACH, FIRST, KEY_LIMIT, NEXT, RULES},
+    worker::{DoneTicks, EACH, FAILURES, FIRST, KEY_LIMIT, NEXT, RULES},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
+/// The longest TTL of the group.
+const LONGEST_TTL: Duration = Duration::from_millis(2_500);
+
 /// Requires of the third group that no more runs with its concurrency key are active than the limit permits, that a run
 /// follows another one only after that one has succeeded, and once for each tick, that a run that requires a label starts
 /// only on a worker that has it, and that a job for every worker runs a tick at most once on each, and only as the part of that
-/// worker.
+/// worker, and that a job is paused after its failed runs in a row, also if their leaders change.
 ///
 /// Not judged are runs of a process that is paused or has just been resumed, or whose boot clock stood still, and runs that
 /// began before the ledger was founded: the leader does not know them, and their sessions end within a TTL.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     founded: Duration,
+    founded_again: Option<Duration>,
     done: DoneTicks,
     followed: BTreeSet<quorate::env::WallTime>,
     full: u64,
+    /// The failed runs since the ledger was founded.
+    failed: u32,
+    paused: u64,
     labelled: u64,
     /// The parts that have run each tick of the job for every worker.
     each: BTreeSet<(quorate::env::WallTime, String)>,
@@ -38,12 +45,16 @@ impl Invariant for Rules {
             ("run that follows another", followed),
             ("run that requires a label", self.labelled),
             ("tick that several workers ran", self.ticks_of_several()),
+            ("job paused after failures", self.paused),
         ]
     }
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Founded { group, .. } if *group == RULES => self.founded = now,
+            Event::Founded { group, .. } if *group == RULES => {
+                self.founded_again = (self.founded > Duration::ZERO).then_some(now);
+                (self.founded, self.failed) = (now, 0);
+            }
             Event::Ruled(RuleRun { worker, job, tick, step }) => match step {
                 RuleStep::Begins { beside } => {
                     let active = 1 + beside.iter().filter(|began| **began > self.founded).count();
@@ -63,6 +74,15 @@ impl Invariant for Rules {
                     return Err(format!("{worker} starts {NEXT} of {tick:?} a second time"));
                 }
                 RuleStep::Follows => {}
+                // A session of before the founding lasts for at most one TTL.
+                RuleStep::Fails if self.founded_again.is_some_and(|at| now < at + LONGEST_TTL) => {}
+                RuleStep::Fails if self.failed == FAILURES => {
+                    return Err(format!("{worker} starts {job} of {tick:?} after {FAILURES} failed runs"));
+                }
+                RuleStep::Fails => {
+                    self.failed += 1;
+                    self.paused += u64::from(self.failed == FAILURES);
+                }
                 RuleStep::OnEvery { part } if **part != *format!("{EACH}@{worker}") => {
                     return Err(format!("{worker} starts {part} of {tick:?}, which is for another worker"));
                 }
@@ -129,6 +149,17 @@ mod tests {
         assert!(rules.see(ms(15), &Event::Ruled(&each("v", "each@v", 4))).is_ok());
         assert!(rules.see(ms(16), &Event::Ruled(&each("v", "each@w", 5))).is_err(), "the part of another");
         assert!(rules.see(ms(17), &Event::Ruled(&each("w", "each@w", 4))).is_err(), "a second time");
-        assert_eq!(rules.judged().into_iter().map(|(_, count)| count).collect::<Vec<_>>(), [1, 1, 1, 1]);
+        assert_eq!(rules.judged().into_iter().map(|(_, count)| count).collect::<Vec<_>>(), [1, 1, 1, 1, 0]);
+        let fails =
+            |tick| RuleRun { worker: "w".into(), job: "failing", tick: at(tick), step: RuleStep::Fails };
+        let mut fail = |now, tick| rules.see(ms(now), &Event::Ruled(&fails(tick)));
+        assert!((0..FAILURES).all(|number| fail(20, u64::from(number) + 7).is_ok()));
+        assert!(fail(21, 20).is_err());
+        rules.see(ms(30), &Event::Founded { group: RULES, term: 2 }).unwrap();
+        let mut fail = |now, tick| rules.see(ms(now), &Event::Ruled(&fails(tick)));
+        assert!((0..=FAILURES).all(|_| fail(40, 30).is_ok()), "runs of before the founding are not judged");
+        assert!((0..FAILURES).all(|number| fail(3_000, u64::from(number) + 40).is_ok()));
+        assert!(fail(3_001, 50).is_err());
+        assert_eq!(rules.judged().pop(), Some(("job paused after failures", 2)));
     }
 }

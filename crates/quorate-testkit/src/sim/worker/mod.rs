@@ -43,7 +43,7 @@ pub(super) use pool::{POOL, PoolSpec, pool_specs};
 pub(super) use rank::Rank;
 pub(super) use read_write::READ_WRITE;
 pub(super) use replacer::{ChangeState, Replacer};
-pub(super) use rules::{DoneTicks, EACH, FIRST, KEY_LIMIT, NEXT, RULES, RULES_JOBS, RuleBook};
+pub(super) use rules::{DoneTicks, EACH, FAILURES, FIRST, KEY_LIMIT, NEXT, RULES, RULES_JOBS, RuleBook};
 pub(super) use shards::ShardBook;
 pub(super) use sink::Sinks;
 pub(super) use slots::{SLOTS, SLOTS_NAME};

@@ -1,5 +1,5 @@
 //! The third group: jobs that share a concurrency key, on any worker and on the leader, a job that follows another, a job
-//! for workers with a label, and one that runs on every worker.
+//! for workers with a label, one that runs on every worker, and one whose runs all fail.
 
 use super::{WORKERS, Worker};
 use crate::sim::{Event, Host, RuleRun, RuleStep, SeedRng, job_run::clock_stood};
@@ -24,8 +24,13 @@ const OTHERS: [&str; 2] = ["second", "led"];
 const LABELLED: &str = "labelled";
 /// The job that runs on every worker.
 pub(in super::super) const EACH: &str = "each";
+/// The job whose runs all fail.
+const FAILING: &str = "failing";
+/// The number of failed runs in a row after which it is paused.
+pub(in super::super) const FAILURES: u32 = 3;
 /// The names of all jobs of the group.
-pub(in super::super) const RULES_JOBS: [&str; 6] = [FIRST, OTHERS[0], OTHERS[1], NEXT, LABELLED, EACH];
+pub(in super::super) const RULES_JOBS: [&str; 7] =
+    [FIRST, OTHERS[0], OTHERS[1], NEXT, LABELLED, EACH, FAILING];
 /// The label of each worker whose number is even.
 const LABEL: &str = "even";
 /// The number of seeds in a thousand in which the workers run the group.
@@ -106,6 +111,10 @@ fn jobs(worker: &Worker) -> Vec<Job> {
         next.delivery(Delivery::AtMostOnce),
         job(LABELLED, millis(800), Placement::AnyWorker).on_workers_with([LABEL]),
         job(EACH, millis(900), Placement::EveryWorker).delivery(Delivery::AtMostOnce),
+        job(FAILING, millis(1_500), Placement::AnyWorker)
+            .delivery(Delivery::AtMostOnce)
+            .overlap(Overlap::Queue)
+            .pause_after_failures(FAILURES),
     ]
 }
 
@@ -142,6 +151,9 @@ async fn run(worker: Worker, job: &'static str, tick: RunContext) -> Result<(), 
         tell(RuleStep::Follows);
     } else if job == LABELLED {
         tell(RuleStep::NeedsLabel { has_it: has_label(&worker.host) });
+    } else if job == FAILING {
+        tell(RuleStep::Fails);
+        return Err("on purpose".to_owned());
     } else if job == EACH {
         let part = tick.job().to_string();
         worker.outside.rules.lock().each_at.insert(part.clone(), now);

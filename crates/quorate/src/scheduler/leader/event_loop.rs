@@ -111,6 +111,7 @@ impl<'a> EventLoop<'a> {
             left_out: LeftOut {
                 keys: term.quorum().config().sabotaged(Sabotage::KeyIgnored),
                 followed: term.quorum().config().sabotaged(Sabotage::FollowedAgain),
+                failures: term.quorum().config().sabotaged(Sabotage::FailuresForgotten),
                 removals: term.quorum().config().sabotaged(Sabotage::StoredJobsNotRemoved),
             },
         };

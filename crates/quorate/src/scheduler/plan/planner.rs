@@ -77,6 +77,8 @@ pub(in crate::scheduler) struct LeftOut {
     pub(in crate::scheduler) keys: bool,
     /// The records of runs that follow others.
     pub(in crate::scheduler) followed: bool,
+    /// The failed runs in a row that an earlier leader has counted.
+    pub(in crate::scheduler) failures: bool,
     /// The removal of the rows of stored jobs.
     pub(in crate::scheduler) removals: bool,
 }

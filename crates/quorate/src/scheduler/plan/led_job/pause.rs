@@ -24,6 +24,11 @@ pub(in crate::scheduler) struct EndedPause {
 }
 
 impl LedJob {
+    /// Forgets the failed runs in a row, for a test.
+    pub(in crate::scheduler) fn forget_failed_runs(&mut self) {
+        self.row.failed = None;
+    }
+
     /// Returns whether the job is paused, or its group is frozen.
     pub(in crate::scheduler) fn is_paused(&self) -> bool {
         self.row.paused.is_some() || self.frozen.is_some()

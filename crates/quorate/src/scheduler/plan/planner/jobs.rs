@@ -25,6 +25,9 @@ impl Planner {
         let again = removed.is_some();
         let found = find(Arc::clone(&job), &self.sealed, self.marked, removed, now);
         let FoundJob { mut led, lost, is_new, write, window, unreadable } = found;
+        if self.left_out.failures {
+            led.forget_failed_runs();
+        }
         let key = JobRow::key(&job.name);
         self.needed.add_window(window);
         if let Some(why) = unreadable {
