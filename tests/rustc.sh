@@ -52,7 +52,10 @@ fi
 if [ -z "$tests" ]; then
     case " $* " in
     *" --crate-name build_script_"*) ;;
-    *" --crate-type bin "*) only_checks "" rustdoc "${@:2}" --document-private-items ;;
+    # As `cargo doc` does for programs.
+    *" --crate-type bin "*)
+        only_checks "" rustdoc "${@:2}" --document-private-items -A rustdoc::private-intra-doc-links
+        ;;
     *) only_checks "" rustdoc "${@:2}" ;;
     esac
 fi

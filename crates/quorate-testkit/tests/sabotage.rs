@@ -128,7 +128,7 @@ const CASES: &[Case] = &[
         .on("no-slack")
         .from(20),
     Case::worker("no margin", &[Sabotage::NoMargin], "backing", 60).on("no-slack"),
-    Case::worker("no margin, clocks that step", &[Sabotage::NoMargin], "backing", 60).from(10),
+    Case::worker("no margin, clocks that step", &[Sabotage::NoMargin], "backing", 60).from(20),
     Case::worker("a validity check without the clock", &[Sabotage::ChecksWithoutClock], "exclusion", 20),
     Case::worker("loss not noticed by the clock", &[Sabotage::LossFromVotesOnly], "step-down", 20),
     Case::worker("a lease outlives its release", &[Sabotage::LeaseOutlivesRelease], "exclusion", 20),
@@ -146,7 +146,7 @@ const CASES: &[Case] = &[
     Case::worker("skipped ticks are not closed", &[Sabotage::SkipsNotClosed], "outcomes", 20),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60).from(5),
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60).from(7),
-    Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100).from(5),
+    Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100).from(24),
     // --- readers, queues, slots, transfers: a seed in ten has each ---
     Case::node("a reader beside a writer", NodeFault::Mingling, "readers", 100),
     Case::node("one reader releases for all", NodeFault::Dispersing, "readers", 100),
@@ -154,7 +154,7 @@ const CASES: &[Case] = &[
     Case::worker("queued by arrival", &[Sabotage::QueuedByArrival], "fair", 100).from(40),
     Case::worker("one slot tried in a pass", &[Sabotage::OneSlotTried], "slots", 100).from(11),
     Case::node("a slot granted that is held", NodeFault::Generous, "slots", 100),
-    Case::worker("shards changed without a sweep", &[Sabotage::ShardsNotSwept], "shards", 400),
+    Case::worker("shards changed without a sweep", &[Sabotage::ShardsNotSwept], "shards", 400).from(355),
     Case::worker("extended after its transfer", &[Sabotage::ExtendedAfterTransfer], "transfers", 100),
     Case::node("a reservation that is not kept", NodeFault::Unreserving, "reservations", 100),
     // --- attempts and dead letters ---
@@ -168,7 +168,7 @@ const CASES: &[Case] = &[
     // --- replacement of the node set ---
     Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 300)
         .on("replace")
-        .from(148),
+        .from(247),
     // --- the rules of jobs ---
     Case::worker("a concurrency key without its limit", &[Sabotage::KeyIgnored], "rules: ", 200),
     Case::worker("an end that is followed again", &[Sabotage::FollowedAgain], "rules: ", 200),
@@ -176,7 +176,7 @@ const CASES: &[Case] = &[
     Case::worker("labels of workers", &[Sabotage::LabelsIgnored], "rules: ", 200),
     // --- freezes ---
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
-        .from(210),
+        .from(312),
     Case::worker("a freeze that does not end", &[Sabotage::FreezeWithoutEnd], "freezes", 300).from(99),
     // --- jobs that are stored on the nodes ---
     Case::worker(
@@ -202,7 +202,7 @@ const CASES: &[Case] = &[
     Case::worker("history: neither epochs nor quarantine", BOTH, "lock history", 60).on("crashes").from(10),
     Case::node("history: a held claim is granted again", NodeFault::Generous, "message history", 20),
     Case::node("ticks: an incomplete copy that counts", NodeFault::Complete, "ticks", 150),
-    Case::node("history: an incomplete copy that counts", NodeFault::Complete, "tick history", 150).from(11),
+    Case::node("history: an incomplete copy that counts", NodeFault::Complete, "tick history", 150).from(21),
 ];
 
 /// Cases for which the simulation finds no violation, or too few. The test only counts their violations, and
@@ -353,11 +353,12 @@ fn is_needed(
     let mut sabotaged = sound.clone();
     sabotaged.setup.sabotage = vec![left_out];
     for seed in seeds {
-        let broken = simulate_scenario(scenario(seed, &sabotaged), &sabotaged, false).violation;
+        let broken =
+            simulate_scenario(scenario(seed, &sabotaged), &sabotaged, false).violations.into_iter().next();
         let Some(why) = broken.filter(|why| breaks.iter().any(|name| why.contains(name))) else { continue };
-        println!("without {left_out:?}: {why}");
+        println!("without {left_out:?}: seed {seed}: {why}");
         let held = simulate_scenario(scenario(seed, sound), sound, false);
-        return assert_eq!(held.violation, None, "seed {seed}, nothing left out");
+        return assert!(held.violations.is_empty(), "seed {seed}, nothing left out: {:?}", held.violations);
     }
     panic!("no history breaks without {left_out:?}");
 }
@@ -429,7 +430,7 @@ fn a_start_needs_a_majority() {
     };
     let plan = Plan::named("default").expect("a plan that has this name");
     // About one seed in eighty breaks. The first one is near one of these, to save time.
-    is_needed(Sabotage::StartUnregistered, (&plan, 1..=400), &[": run history: "], cut_off);
+    is_needed(Sabotage::StartUnregistered, (&plan, 36..=400), &[": run history: "], cut_off);
 }
 
 /// Prints two numbers for each case: the first seed that breaks the invariant, and how many of the first

@@ -140,7 +140,7 @@ fn shrink_seed(name: &str, seed: u64) -> ExitCode {
         "network: {}",
         if *weather == NetworkConditions::CALM { "calm".into() } else { format!("{weather:?}") }
     );
-    println!("{}", outcome.violation.as_deref().unwrap_or_default());
+    println!("{}", outcome.violations.first().map_or("", String::as_str));
     ExitCode::from(1)
 }
 
@@ -150,8 +150,8 @@ fn replay(name: &str, seed: u64) -> ExitCode {
     outcome.trace.iter().for_each(|line| println!("{line}"));
     outcome.coverage.iter().for_each(|(what, count)| println!("{count:>8} {what}"));
     outcome.excuses.iter().for_each(|(excuse, times)| println!("{times:>8} excused, {}", excuse.name()));
-    println!("{}", outcome.violation.as_deref().unwrap_or("every invariant held"));
-    ExitCode::from(u8::from(outcome.violation.is_some()))
+    println!("{}", outcome.violations.first().map_or("every invariant held", String::as_str));
+    ExitCode::from(u8::from(!outcome.violations.is_empty()))
 }
 
 /// The display of progress: a bar on a terminal, otherwise a line every [`LINE_EVERY`]. It prints each

@@ -64,7 +64,7 @@ struct State {
     calm: bool,
     /// The true time at which all grants were last judged.
     looked_at: Duration,
-    violation: Option<String>,
+    violations: Vec<String>,
     coverage: BTreeMap<String, u64>,
     /// The requests that servers have run, counted by kind and kind of reply.
     exchanges: Exchanges,
@@ -156,7 +156,7 @@ impl Referee {
             last_leader: None,
             calm: false,
             looked_at: Duration::ZERO,
-            violation: None,
+            violations: Vec::new(),
             coverage: BTreeMap::new(),
             exchanges: Exchanges::default(),
         };
@@ -471,8 +471,8 @@ impl Referee {
         self.violate(what.to_owned());
     }
 
-    /// Returns the first violation, and the number of times that each counted event happened.
-    pub fn verdict(&self) -> (Option<String>, BTreeMap<String, u64>) {
+    /// Returns the violations, and the number of times that each counted event happened.
+    pub fn verdict(&self) -> (Vec<String>, BTreeMap<String, u64>) {
         let state = self.state();
         let mut coverage = state.coverage.clone();
         for (what, count) in state.exchanges.counts() {
@@ -481,7 +481,7 @@ impl Referee {
         for (what, count) in state.invariants.iter().flat_map(|invariant| invariant.judged()) {
             *coverage.entry(what.to_owned()).or_default() += count;
         }
-        (state.violation.clone(), coverage)
+        (state.violations.clone(), coverage)
     }
 
     fn beliefs(&self, held: &[Arc<Held>]) -> Vec<Belief> {
@@ -514,7 +514,7 @@ impl Referee {
     fn violate(&self, what: String) {
         self.trace.note(format_args!("VIOLATION {what}"));
         let at = self.truth.now();
-        self.state().violation.get_or_insert_with(|| format!("at {at:?}: {what}"));
+        self.state().violations.push(format!("at {at:?}: {what}"));
     }
 
     /// Returns the servers that exist, each with its index.

@@ -52,8 +52,8 @@ pub struct Outcome {
     pub coverage: BTreeMap<String, u64>,
     /// For each excuse that an invariant used, the number of times.
     pub excuses: BTreeMap<Excuse, u64>,
-    /// The first violation of an invariant.
-    pub violation: Option<String>,
+    /// The violations of invariants, each with its time and the name of the invariant.
+    pub violations: Vec<String>,
     /// The duration of the run in the true time of the simulation, not in real time.
     pub simulated: Duration,
 }
@@ -119,9 +119,9 @@ pub fn simulate_scenario(scenario: Scenario, plan: &Plan, traced: bool) -> Outco
         }
         run.end().await;
         referee.judge(&Event::Over);
-        let (violation, coverage) = referee.verdict();
+        let (violations, coverage) = referee.verdict();
         let excuses = Excuse::take_used();
-        Outcome { seed, trace: trace.take(), coverage, excuses, violation, simulated: truth.now() }
+        Outcome { seed, trace: trace.take(), coverage, excuses, violations, simulated: truth.now() }
     })
 }
 

@@ -1,4 +1,4 @@
-use super::{Outcome, Plan, simulate, simulate_untraced};
+use super::{Plan, simulate_untraced, sweep::invariant_of};
 use std::ops::Range;
 
 /// A check that one safety mechanism is needed. Under a plan all invariants must hold, and under the same plan
@@ -23,7 +23,7 @@ pub struct SabotageCheck<'a> {
 pub struct Difference {
     /// The seed.
     pub seed: u64,
-    /// The line of the trace that reports the violation.
+    /// The violation and its time.
     pub violation: String,
 }
 
@@ -65,22 +65,17 @@ impl SabotageCheck<'_> {
         let Some((seed, violation)) = found else {
             return Err(NoDifference::NeverBreaks { breaks, seeds: count });
         };
-        match simulate_untraced(seed, self.sound).violation {
+        match simulate_untraced(seed, self.sound).violations.into_iter().next() {
             None => Ok(Difference { seed, violation }),
             Some(sound) => Err(NoDifference::NotSound { seed, breaks, sound }),
         }
     }
 
-    /// Returns the line of the trace that reports the violation, if the sabotaged plan breaks the invariant under this
-    /// seed.
+    /// Returns the violation, if the sabotaged plan breaks the invariant under this seed.
     pub fn broken(&self, seed: u64) -> Option<String> {
-        // Most seeds break nothing, and a run without a trace is faster.
-        simulate_untraced(seed, self.sabotaged).violation?;
-        let Outcome { trace, .. } = simulate(seed, self.sabotaged);
         let (invariant, how) = self.breaks.split_once(": ").unwrap_or((self.breaks, ""));
-        let broken = format!("VIOLATION {invariant}: ");
-        let line = trace.into_iter().find(|line| line.contains(&broken) && line.contains(how))?;
-        Some(line.trim().to_owned())
+        let counts = |violation: &String| invariant_of(violation) == invariant && violation.contains(how);
+        simulate_untraced(seed, self.sabotaged).violations.into_iter().find(counts)
     }
 }
 
@@ -99,7 +94,7 @@ mod tests {
         let (sound, generous) = (short(None), short(Some(NodeFault::Generous)));
         let sabotage_check = |sound, sabotaged| SabotageCheck { sound, sabotaged, breaks: "exclusion" };
         let found = sabotage_check(&sound, &generous).find(1..40).unwrap();
-        assert!(found.violation.contains("VIOLATION exclusion: "), "{found:?}");
+        assert!(found.violation.contains(": exclusion: "), "{found:?}");
         let unsound = sabotage_check(&generous, &generous).find(found.seed..40).unwrap_err();
         let NoDifference::NotSound { seed, .. } = &unsound else { panic!("{unsound}") };
         assert_eq!(*seed, found.seed);

@@ -29,7 +29,7 @@ pub fn shrink(seed: u64, plan: &Plan) -> Option<Shrunk> {
     let whole = Scenario::new(seed, plan);
     let faults_before = whole.faults.len();
     let first = simulate_scenario(whole.clone(), plan, false);
-    let invariant = invariant_of(first.violation.as_deref()?);
+    let invariant = invariant_of(first.violations.first()?);
     let mut search = Search { plan, invariant, runs: 1 };
     let mut scenario = search.without_faults(whole);
     let calm = Scenario { weather: NetworkConditions::CALM, ..scenario.clone() };
@@ -79,7 +79,7 @@ impl Search<'_> {
     fn still_fails(&mut self, scenario: &Scenario) -> bool {
         self.runs += 1;
         let outcome = simulate_scenario(scenario.clone(), self.plan, false);
-        outcome.violation.is_some_and(|violation| invariant_of(&violation) == self.invariant)
+        outcome.violations.first().is_some_and(|violation| invariant_of(violation) == self.invariant)
     }
 }
 
@@ -94,16 +94,23 @@ mod tests {
         let plan = Plan { node_fault: Some(NodeFault::Forgetful), ..Plan::named("crashes").expect("a plan") };
         let seed = (1..60).find(|seed| {
             let outcome = simulate_scenario(Scenario::new(*seed, &plan), &plan, false);
-            outcome.violation.is_some_and(|violation| invariant_of(&violation) == "exclusion")
+            outcome.violations.first().is_some_and(|violation| invariant_of(violation) == "exclusion")
         });
         let shrunk = shrink(seed.expect("a seed that breaks the invariant"), &plan).expect("a failure");
         assert!((1..shrunk.faults_before / 2).contains(&shrunk.scenario.faults.len()), "{shrunk:#?}");
-        assert_eq!(shrunk.outcome.violation.as_deref().map(invariant_of), Some("exclusion"));
+        assert_eq!(
+            shrunk.outcome.violations.first().map(|violation| invariant_of(violation)),
+            Some("exclusion")
+        );
         for left_out in 0..shrunk.scenario.faults.len() {
             let mut fewer = shrunk.scenario.clone();
             fewer.faults.remove(left_out);
             let outcome = simulate_scenario(fewer, &plan, false);
-            assert_ne!(outcome.violation.as_deref().map(invariant_of), Some("exclusion"), "{left_out}");
+            assert_ne!(
+                outcome.violations.first().map(|violation| invariant_of(violation)),
+                Some("exclusion"),
+                "{left_out}"
+            );
         }
     }
 

@@ -120,7 +120,7 @@ impl Sweep {
         };
         let (outcome, wrong) = match std::panic::catch_unwind(AssertUnwindSafe(run)) {
             Ok((outcome, parted)) => {
-                let wrong = outcome.violation.clone().or(parted);
+                let wrong = outcome.violations.first().cloned().or(parted);
                 (Some(outcome), wrong)
             }
             Err(panic) => {
