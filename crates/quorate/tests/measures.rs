@@ -25,7 +25,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The labels that a series may have.
-const LABELS: [&str; 7] = ["node", "group", "job", "outcome", "event", "set", "why"];
+const LABELS: [&str; 8] = ["node", "group", "job", "outcome", "event", "set", "why", "label"];
 
 /// A recorder that keeps the values of all series. The key of a series is `name{label=value,…}`.
 #[derive(Clone, Default)]
@@ -213,6 +213,7 @@ fn every_series_exists_at_zero_before_anything_happens() {
             "quorate_runs_total",
             "quorate_terms_total",
             "quorate_tick_lateness_seconds",
+            "quorate_workers",
         ];
         assert_eq!(names, expected);
         for (name, (kind, value)) in &before {

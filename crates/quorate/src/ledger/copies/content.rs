@@ -1,8 +1,12 @@
+//! The content of one copy, and that of several copies together. A ledger may have some hundred thousand records, and a new
+//! leader goes through all of all copies before it leads. So both are in the order of their keys, and are gone through side by
+//! side, without a search for each key.
+
 use crate::node::{
     Record,
-    copy::{AssignmentId, HEADER_KEY, Header, RegisterRow, Stamp, is_key, register_key},
+    copy::{AssignmentId, HEADER_KEY, Header, RegisterRow, Stamp, is_key, run_of_register},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, iter, sync::Arc};
 
 /// A record of a led ledger, without the stamp of the write that stored it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,42 +29,74 @@ pub struct Content {
 impl Content {
     /// Reads the records of a copy. Returns `None` if the header is missing or cannot be read.
     pub fn of(records: impl IntoIterator<Item = (Arc<str>, Record)>) -> Option<Self> {
-        let stored: BTreeMap<Arc<str>, Record> = records.into_iter().collect();
-        let header = Header::of_record(stored.get(HEADER_KEY)?)?;
-        let assignment = |key: &str| Some(RegisterRow::of_record(stored.get(&register_key(key))?)?.id);
-        let entry = |(key, record): (&Arc<str>, &Record)| {
-            let entry = Entry { value: Arc::clone(&record.value), assignment: assignment(key) };
-            (Arc::clone(key), (Stamp::of(record), entry))
-        };
-        let records = stored.iter().filter(|(key, _)| is_key(key)).map(entry).collect();
-        Some(Self { header, records })
+        let (mut header, mut assignments, mut stored) = (None, BTreeMap::new(), Vec::new());
+        for (key, record) in records {
+            if is_key(&key) {
+                let entry = Entry { value: Arc::clone(&record.value), assignment: None };
+                stored.push((key, (Stamp::of(&record), entry)));
+            } else if let Some(run) = run_of_register(&key) {
+                assignments
+                    .extend(RegisterRow::of_record(&record).map(|row| (Arc::<str>::from(run), row.id)));
+            } else if *key == *HEADER_KEY {
+                header = Header::of_record(&record);
+            }
+        }
+        let mut records: BTreeMap<_, _> = stored.into_iter().collect();
+        for (run, id) in assignments {
+            if let Some((_, entry)) = records.get_mut(&run) {
+                entry.assignment = Some(id);
+            }
+        }
+        Some(Self { header: header?, records })
     }
 }
 
 /// Merges the contents of copies: of each key, the record with the latest stamp.
 pub(super) fn merge<'a>(contents: impl Iterator<Item = &'a Content>) -> BTreeMap<Arc<str>, Entry> {
-    let mut merged: BTreeMap<Arc<str>, (Stamp, Entry)> = BTreeMap::new();
-    for (key, found) in contents.flat_map(|content| &content.records) {
-        let is_later = merged.get(key).is_none_or(|known| found.0 > known.0);
-        if is_later {
-            merged.insert(Arc::clone(key), found.clone());
-        }
+    let mut merged: Vec<(&Arc<str>, &(Stamp, Entry))> = Vec::new();
+    for content in contents {
+        let latest = |(key, known, found): (_, Option<&'a (Stamp, Entry)>, Option<&'a (Stamp, Entry)>)| {
+            let is_later = found.is_some_and(|found| known.is_none_or(|known| found.0 > known.0));
+            Some((key, if is_later { found? } else { known? }))
+        };
+        merged = side_by_side(merged.into_iter(), content.records.iter()).filter_map(latest).collect();
     }
-    merged.into_iter().map(|(key, (_, entry))| (key, entry)).collect()
+    merged.into_iter().map(|(key, (_, entry))| (Arc::clone(key), entry.clone())).collect()
 }
 
 /// Returns the keys under which a copy differs from the map of its leader.
 pub(super) fn differences(map: &BTreeMap<Arc<str>, Entry>, content: &Content) -> Vec<Arc<str>> {
-    let stored = |key: &Arc<str>| content.records.get(key).map(|(_, entry)| entry);
-    let extra = content.records.keys().filter(|key| !map.contains_key(*key));
-    let other = map.iter().filter(|(key, entry)| stored(key) != Some(*entry)).map(|(key, _)| key);
-    extra.chain(other).cloned().collect()
+    let stored = content.records.iter().map(|(key, (_, entry))| (key, entry));
+    let all = side_by_side(map.iter(), stored);
+    all.filter(|(_, wanted, stored)| wanted != stored).map(|(key, ..)| Arc::clone(key)).collect()
+}
+
+/// Returns each key of two sequences, which are in the order of their keys, with the value that each one has.
+fn side_by_side<'a, A, B>(
+    one: impl Iterator<Item = (&'a Arc<str>, A)>,
+    two: impl Iterator<Item = (&'a Arc<str>, B)>,
+) -> impl Iterator<Item = (&'a Arc<str>, Option<A>, Option<B>)> {
+    let (mut one, mut two) = (one.peekable(), two.peekable());
+    iter::from_fn(move || {
+        let order = match (one.peek(), two.peek()) {
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        let a = if order.is_le() { one.next() } else { None };
+        let b = if order.is_ge() { two.next() } else { None };
+        let key = a.as_ref().map(|(key, _)| *key).or(b.as_ref().map(|(key, _)| *key))?;
+        Some((key, a.map(|(_, value)| value), b.map(|(_, value)| value)))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{FencingToken, Incarnation, copy::Seal};
+    use crate::node::{
+        FencingToken, Incarnation,
+        copy::{Seal, register_key},
+    };
 
     fn content(records: &[(&str, u64, u64, &str)]) -> Content {
         let mut header = Header::empty(Incarnation::from_number(1));
@@ -83,7 +119,7 @@ mod tests {
         assert_eq!((keys(&one), keys(&two)), (vec!["a".into()], vec!["c".into()]));
         assert_eq!(
             keys(&content(&[("b", 1, 1, "x"), ("d", 9, 9, "")])),
-            ["d", "a", "c"].map(Arc::<str>::from)
+            ["a", "c", "d"].map(Arc::<str>::from)
         );
     }
 

@@ -323,20 +323,21 @@ impl Keeper {
         }
         let confirmed = |(node, copy): (usize, &NodeCopy)| {
             let content = copy.content.as_ref().filter(|_| !copy.is_late && self.standing(node).confirmed)?;
-            Some((Heard { node, mark: content.header.mark }, content.clone()))
+            Some(Heard { node, mark: content.header.mark })
         };
-        let heard: Vec<_> = self.copies.iter().enumerate().filter_map(confirmed).collect();
-        let answers: Vec<_> = heard.iter().map(|(heard, _)| *heard).collect();
+        let heard: Vec<Heard> = self.copies.iter().enumerate().filter_map(confirmed).collect();
         let may_found = holds_latest_lease && !self.awaits_a_node();
-        let takeover = self.leadership.decide(&answers, may_found)?;
+        let takeover = self.leadership.decide(&heard, may_found)?;
         let counts = |heard: &Heard| match takeover {
             Takeover::Continue { mark } => heard.mark == Some(mark),
             Takeover::Found => true,
         };
-        let deciding = || heard.iter().filter(|(heard, _)| counts(heard)).map(|(_, content)| content);
-        let mut records = merge(deciding());
+        let contents = |heard: &Heard| self.copies[heard.node].content.as_ref();
+        let deciding: Vec<&Content> =
+            heard.iter().filter(|heard| counts(heard)).filter_map(contents).collect();
+        let mut records = merge(deciding.iter().copied());
         if let Takeover::Continue { .. } = takeover {
-            self.founded = deciding().map(|content| content.header.founded).max().unwrap_or_default();
+            self.founded = deciding.iter().map(|content| content.header.founded).max().unwrap_or_default();
             self.adopt(records.clone());
         }
         records.retain(|_, entry| *entry.value != *REMOVED);

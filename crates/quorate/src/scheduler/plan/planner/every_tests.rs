@@ -132,7 +132,7 @@ fn a_new_leader_hands_out_what_the_last_one_had_begun_and_nothing_twice() {
         (RunKey::new(job, at(11)).key(), record.to_value())
     };
     let row = |job: Job| {
-        let row = JobRow { since: at(9), ..Default::default() }.described_by(&job, at(9));
+        let row = JobRow { since: at(10), ..Default::default() }.described_by(&job, at(10));
         (JobRow::key(&job.name), row.to_value())
     };
     let of_worker = |worker: &str| {
