@@ -288,8 +288,8 @@ async fn a_concurrency_key_may_name_a_field_of_the_payload() {
             let why = jobs.why(name, None).await.unwrap();
             if why.text.contains("it waits for a run that uses") {
                 waited += 1;
-                let is_named = |other: &&str| why.evidence.iter().any(|line| line.contains(*other));
-                assert!(!others.iter().any(|other| is_named(&other)), "{name}: {why:#?}");
+                let is_named = |other: &&str| why.evidence.iter().any(|line| line.contains(other));
+                assert!(!others.iter().any(is_named), "{name}: {why:#?}");
             }
         }
     }

@@ -496,7 +496,7 @@ fn the_workers_of_a_job_are_read() {
         let job = &config.jobs[0];
         assert_eq!(
             (job.placement, &job.labels),
-            (placement, &labels.iter().map(|label| label.to_string()).collect())
+            (placement, &labels.iter().map(ToString::to_string).collect())
         );
         let rules = job.with_rules(quorate::Job::named("n", job.schedule.clone(), "h")).rules();
         assert!(rules.contains(&format!("on {placement}")), "{text}: {rules}");

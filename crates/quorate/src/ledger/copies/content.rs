@@ -55,13 +55,15 @@ impl Content {
 pub(super) fn merge<'a>(contents: impl Iterator<Item = &'a Content>) -> BTreeMap<Arc<str>, Entry> {
     let mut merged: Vec<(&Arc<str>, &(Stamp, Entry))> = Vec::new();
     for content in contents {
-        let latest = |(key, known, found): (_, Option<&'a (Stamp, Entry)>, Option<&'a (Stamp, Entry)>)| {
-            let is_later = found.is_some_and(|found| known.is_none_or(|known| found.0 > known.0));
-            Some((key, if is_later { found? } else { known? }))
-        };
-        merged = side_by_side(merged.into_iter(), content.records.iter()).filter_map(latest).collect();
+        let both = side_by_side(merged.into_iter(), content.records.iter());
+        merged = both.filter_map(|(key, known, found)| Some((key, later(known, found)?))).collect();
     }
     merged.into_iter().map(|(key, (_, entry))| (Arc::clone(key), entry.clone())).collect()
+}
+
+/// Returns the record with the later stamp, and of two that are equally late the first.
+fn later<'a>(one: Option<&'a (Stamp, Entry)>, two: Option<&'a (Stamp, Entry)>) -> Option<&'a (Stamp, Entry)> {
+    two.filter(|two| one.is_none_or(|one| two.0 > one.0)).or(one)
 }
 
 /// Returns the keys under which a copy differs from the map of its leader.
