@@ -16,6 +16,7 @@ use crate::{
             led_job::LedJob,
             requests::Asked,
         },
+        policy::Placement,
         store::{Expect, JobAction, JobRequest, JobRow, StoredJob},
     },
 };
@@ -101,14 +102,16 @@ impl Planner {
     pub(super) fn retire(&mut self, id: JobId, now: WallTime) {
         let is_over = |led: &&LedJob| led.job().is_single_run() && led.is_over();
         let Some(led) = self.table.get(id).filter(is_over) else { return };
-        let name = Arc::clone(&led.job().name);
-        if !self.are_parts_over(&name) {
+        let (name, has_parts) = (Arc::clone(&led.job().name), led.job().placement == Placement::EveryWorker);
+        if has_parts && !self.are_parts_over(&name) {
             return;
         }
         // A removed job has another definition, or none.
         if self.table.id(&name) == Some(id) && self.definitions.remove(&name) {
             self.effects.push(Effect::RemoveRow { key: StoredJob::key(&name) });
-            self.remove_parts_of(&name, now);
+            if has_parts {
+                self.remove_parts_of(&name, now);
+            }
             self.remove(id, now);
         }
     }
