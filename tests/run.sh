@@ -90,9 +90,6 @@ venv() {
 # faster.
 THREADS=$((3 * $(getconf _NPROCESSORS_ONLN)))
 
-# The number of test programs that run beside each other: most of them leave the processors free most of the time.
-LANES=2
-
 # heeding COMMAND…: runs the command with the default actions for HUP, INT and QUIT. A shell's background job and
 # nohup ignore some of these signals, and all processes that the tests start would inherit that.
 heeding() {
@@ -173,7 +170,7 @@ against() {
     }
     say "against $name"
     grep -E "$pattern" "$PROGRAMS" |
-        QUORATE_REDIS_SERVER=$program run_programs 1 "$THREADS" --quiet --skip memory_node --skip file_node ||
+        QUORATE_REDIS_SERVER=$program run_programs "$THREADS" --quiet --skip memory_node --skip file_node ||
         FAILED_SERVERS+=" $name"
     echo "$name: $((SECONDS - began)) s"
 }
@@ -355,46 +352,32 @@ programs_named() {
     echo "/($*)-[0-9a-f]*$"
 }
 
-# run_program FOLDER PROGRAM THREADS ARGUMENT…: runs a test program, as `cargo test` does, and writes its output to a file.
-# Prints its status and the path of the file.
-run_program() {
-    local folder=$1 program=$2 threads=$3 status=0 name log began=$SECONDS
-    shift 3
-    name=$(basename "$program")
-    echo "${name%-*} begins" >&2
-    log=$(mktemp "${TMPDIR:-/tmp}/${name%-*}.XXXXXX")
-    (
-        cd "$folder" &&
-            CARGO_MANIFEST_DIR=$folder RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads} heeding "$program" "$@"
-    ) >"$log" 2>&1 || status=$?
-    echo "${name%-*}: $((SECONDS - began)) s" >>"$log"
-    echo "$status $log"
-}
-
-# run_programs LANES THREADS ARGUMENT…: runs the test programs of the standard input with these arguments, in so many lanes
-# beside each other. Shows the output of each one when it has ended. Fails if one has failed.
+# run_programs THREADS ARGUMENT…: runs the test programs of the standard input with these arguments, as `cargo test`
+# does. Fails if one has failed.
 run_programs() {
-    local lanes=$1 name status log failed=
+    local threads=$1 folder program name began failed=
     shift
-    export -f run_program heeding
-    while read -r status log; do
-        name=$(basename "$log")
-        say "${name%.*}"
-        cat "$log"
-        rm "$log"
-        [ "$status" -eq 0 ] || failed+=" ${name%.*}"
-    done < <(xargs -P "$lanes" -L 1 bash -c 'run_program "${@:$#-1}" "${@:1:$#-2}"' run_program "$@" <&3)
+    while read -r folder program <&3; do
+        name=$(basename "$program")
+        say "${name%-*}"
+        began=$SECONDS
+        (
+            cd "$folder" &&
+                CARGO_MANIFEST_DIR=$folder RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads} heeding "$program" "$@"
+        ) || failed+=" ${name%-*}"
+        echo "${name%-*}: $((SECONDS - began)) s"
+    done 3<&0
     [ -z "$failed" ] || {
         echo "tests/run.sh: tests failed in:$failed" >&2
         return 1
     }
-} 3<&0
+}
 
 # Everything that computes and does not wait: some test programs, which are on the standard input, the documentation
 # with its examples, and the subsets of the features.
 computing() {
     local features status=0
-    run_programs 1 "$(getconf _NPROCESSORS_ONLN)" || status=1
+    run_programs "$(getconf _NPROCESSORS_ONLN)" || status=1
     if ! checked_by_compiler; then
         say "documentation"
         RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet || status=1
@@ -413,10 +396,10 @@ computing() {
     return "$status"
 }
 
-# Runs all tests. Most of them wait for a timer, a process or a server, so those against other servers run beside the others.
-# What only computes runs beside all of them with the lowest priority, in the time in which they leave the processors free.
+# Runs all tests. Most of them wait for a timer, a process or a server. What only computes runs beside them with the
+# lowest priority, in the time in which they leave the processors free.
 all_tests() {
-    local computes computing servers status=0
+    local computes status=0
     # shellcheck disable=SC2086 # a list of names
     computes=$(programs_named $COMPUTING)
     test_programs
@@ -424,20 +407,15 @@ all_tests() {
         renice -n 19 -p "$BASHPID" >/dev/null
         grep -E "$computes" "$PROGRAMS" | computing
     ) >target/computing.log 2>&1 &
-    computing=$!
-    # shellcheck disable=SC2086 # a list of names
-    against_each "$SUITES_IN_CI" $SERVERS_IN_CI >target/servers.log 2>&1 &
-    servers=$!
-    BESIDE="$computing $servers"
+    BESIDE=$!
     say "tests"
-    grep -vE "$computes" "$PROGRAMS" | run_programs "$LANES" "$THREADS" || status=1
-    say "tests against other servers"
-    wait "$servers" || status=1
-    cat target/servers.log
+    grep -vE "$computes" "$PROGRAMS" | run_programs "$THREADS" || status=1
+    # shellcheck disable=SC2086 # a list of names
+    against_each "$SUITES_IN_CI" $SERVERS_IN_CI || status=1
     say "what computes took longer"
-    wait "$computing" || status=1
-    cat target/computing.log
+    wait "$BESIDE" || status=1
     BESIDE=
+    cat target/computing.log
     return "$status"
 }
 

@@ -31,12 +31,15 @@ struct Node {
     /// The number of answers since the limit last changed.
     answers: usize,
     halved_at: BootTime,
+    /// True if its last answer was none.
+    has_failed: bool,
 }
 
 impl Backlog {
     /// Creates an empty backlog for this many nodes, which answer within `node_timeout`.
     pub(super) fn new(nodes: usize, node_timeout: Duration) -> Self {
-        let node = Node { unanswered: 0, limit: LIMITS.1, answers: 0, halved_at: BootTime::default() };
+        let halved_at = BootTime::default();
+        let node = Node { unanswered: 0, limit: LIMITS.1, answers: 0, halved_at, has_failed: false };
         Self { nodes: vec![node; nodes], halves_every: node_timeout, waiting: BTreeSet::new() }
     }
 
@@ -45,10 +48,14 @@ impl Backlog {
         self.waiting.first().is_none_or(|(first, _)| until <= *first) && self.has_room()
     }
 
-    /// Returns whether a majority of the nodes can answer soon. Others, which may have stopped, do not count.
+    /// Returns whether a majority of the nodes can answer soon. A node that failed to answer last is left out, if the others
+    /// are a majority: it may have stopped, and fails at once or after the node timeout.
     fn has_room(&self) -> bool {
-        let free = self.nodes.iter().filter(|node| node.unanswered < node.limit).count();
-        free >= majority(self.nodes.len())
+        let needed = majority(self.nodes.len());
+        let answering = self.nodes.iter().filter(|node| !node.has_failed).count();
+        let counts = |node: &&Node| answering < needed || !node.has_failed;
+        let free = self.nodes.iter().filter(counts).filter(|node| node.unanswered < node.limit);
+        free.count() >= needed
     }
 
     /// Notes that a node was asked.
@@ -62,6 +69,7 @@ impl Backlog {
     pub(super) fn answered(&mut self, node: usize, failed: bool, now: BootTime) {
         let Some(node) = self.nodes.get_mut(node) else { return };
         node.unanswered = node.unanswered.saturating_sub(1);
+        node.has_failed = failed;
         if failed && node.halved_at + self.halves_every <= now {
             (node.limit, node.answers, node.halved_at) = ((node.limit / 2).max(LIMITS.0), 0, now);
         } else if !failed && node.answers + 1 < GROWS_AFTER {
@@ -114,7 +122,10 @@ mod tests {
         [(9, 1), (5, 2), (7, 3)].into_iter().for_each(|(until, id)| backlog.wait(at(until), id));
         assert_eq!(backlog.next(), None);
         backlog.forget(at(7), 3);
+        backlog.answered(1, true, at(1));
         backlog.answered(2, false, at(1));
+        assert!(!backlog.admits(at(0)), "the second node has failed, so the first one is needed");
+        backlog.answered(1, false, at(1));
         assert_eq!([5, 6].map(|until| backlog.admits(at(until))), [true, false]);
         assert_eq!([backlog.next(), backlog.next(), backlog.next()], [Some(2), Some(1), None]);
     }

@@ -270,7 +270,9 @@ impl LeaseRenewer {
             }
             kept.tell(event);
         }
-        kept.answer_extensions(&self.pool);
+        if kept.waits == BootTime::default() {
+            kept.answer_extensions(&self.pool);
+        }
         if !due.is_empty() {
             let LeaseState { resource, owner, params, token, .. } = &kept.held;
             let extend = |token| Arc::new(params.extend(resource.clone(), owner.clone(), token));

@@ -2,7 +2,7 @@
 
 use crate::config::SettingError;
 use crate::scheduler::{
-    job::Job,
+    job::{Job, whole_of},
     policy::{Concurrency, Labels, Misfire, Placement},
     store::record_life::ticks_kept,
 };
@@ -119,15 +119,17 @@ fn check_keys(jobs: &[&Job]) -> Result<(), JobFault> {
 /// Checks that no jobs follow each other in a circle.
 fn check_circles(jobs: &[&Job]) -> Result<(), JobFault> {
     let followers = || jobs.iter().filter_map(|job| Some((*job, &job.schedule.follows()?.job)));
-    let follows: BTreeMap<&Arc<str>, &Arc<str>> =
-        followers().map(|(job, before)| (&job.name, before)).collect();
+    // The run of one worker follows the hand-out of the job for every worker.
+    let whole = |job: &Arc<str>| whole_of(job).map_or_else(|| Arc::clone(job), Arc::from);
+    let follows: BTreeMap<Arc<str>, Arc<str>> =
+        followers().map(|(job, before)| (Arc::clone(&job.name), whole(before))).collect();
     for (job, _) in followers() {
         let name = &job.name;
         // A circle has at most as many jobs as there are. Its other jobs are found under their own names.
         let mut line = vec![name];
         let mut at = name;
         while let Some(before) = follows.get(at).filter(|_| line.len() <= follows.len()) {
-            if *before == name {
+            if before == name {
                 line.push(name);
                 let line: Vec<String> = line.iter().map(|job| format!("{job:?}")).collect();
                 let fix = "let one of them have a schedule of its own";

@@ -13,7 +13,7 @@ pub use cause::RunCause;
 pub use context::RunContext;
 pub(super) use context::{RunOutput, tail};
 pub use definition::{JobDefinition, MisfireData, RetryData};
-pub(super) use every::{handed_out_to, part_name, whole_of};
+pub(super) use every::{handed_out_to, in_name, part_name, whole_and_worker, whole_of};
 pub(super) use guard::RunGuard;
 pub use outcome::RunOutcome;
 pub use payload::Payload;
@@ -336,9 +336,11 @@ impl Job {
     }
 
     /// Returns the time from which the ticks of a new job count: for a job that is stored on the nodes, the time at which
-    /// it was stored. Otherwise a single run whose time comes before the leader has registered its job would be lost.
+    /// it was stored. Otherwise a single run whose time comes before the leader has registered its job would be lost. The
+    /// part of a worker begins with its worker.
     pub(super) fn begins(&self, now: WallTime) -> WallTime {
-        self.stored.map_or(now, |stored| stored.min(now))
+        let stored = self.stored.filter(|_| whole_of(&self.name).is_none());
+        stored.map_or(now, |stored| stored.min(now))
     }
 
     /// Returns the definition for the workers that execute a run of it, without the payload, which the run has. `None` if the

@@ -130,9 +130,10 @@ pub(super) struct RegisteredJob {
 }
 
 impl RegisteredJob {
-    /// Returns the concurrency key of the runs with the job's own payload.
-    pub(super) fn concurrency_key(&self) -> Option<Arc<str>> {
-        let stored = self.stored.as_ref().and_then(|stored| stored.job.as_ref().ok());
+    /// Returns the concurrency key of the runs with the job's own payload, which is that of `whole` if the job is a part of it.
+    pub(super) fn concurrency_key(&self, whole: Option<&Self>) -> Option<Arc<str>> {
+        let stored = self.stored.as_ref().or(whole.and_then(|whole| whole.stored.as_ref()));
+        let stored = stored.and_then(|stored| stored.job.as_ref().ok());
         let payload = stored.and_then(|job| job.payload.as_ref()).map(Payload::bytes);
         self.row.concurrency.as_ref().map(|of| of.key_of(payload))
     }

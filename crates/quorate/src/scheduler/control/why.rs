@@ -3,11 +3,14 @@
 use crate::{
     election::Election,
     env::WallTime,
-    scheduler::control::{
-        error::JobsError,
-        explain::{Explanation, JobFacts, LedgerFacts, NodeFacts, explain},
-        jobs::{Jobs, answers},
-        status::{RegisteredJob, RunStatus, nearest},
+    scheduler::{
+        control::{
+            error::JobsError,
+            explain::{Explanation, JobFacts, LedgerFacts, NodeFacts, explain},
+            jobs::{Jobs, answers},
+            status::{RegisteredJob, RunStatus, nearest},
+        },
+        job::whole_of,
     },
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -80,10 +83,13 @@ impl Jobs {
 /// Returns the active runs that have the concurrency key of `job`, each with its job and its worker. The key is that of the
 /// job's own payload.
 fn holders(job: &str, jobs: &BTreeMap<Arc<str>, RegisteredJob>) -> Vec<(Arc<str>, Arc<str>)> {
-    let Some(key) = jobs.get(job).and_then(RegisteredJob::concurrency_key) else { return Vec::new() };
+    let whole = |name: &str| whole_of(name).and_then(|whole| jobs.get(whole));
+    let Some(key) = jobs.get(job).and_then(|found| found.concurrency_key(whole(job))) else {
+        return Vec::new();
+    };
     let mut holders = Vec::new();
     for (name, job) in jobs.iter().filter(|(_, job)| !job.running.is_empty()) {
-        let usual = job.concurrency_key();
+        let usual = job.concurrency_key(whole(name));
         let has = |run: &&RunStatus| run.concurrency_key.as_ref().or(usual.as_ref()) == Some(&key);
         holders.extend(job.running.iter().filter(has).map(|run| (Arc::clone(name), Arc::clone(&run.worker))));
     }

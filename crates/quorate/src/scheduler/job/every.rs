@@ -15,14 +15,22 @@ const NAMES_MAX: usize = 400;
 
 /// Returns the name of the part of a worker.
 pub(in crate::scheduler) fn part_name(whole: &str, worker: &str) -> Arc<str> {
-    // The name keys records, so it has no slash.
-    let worker = worker.replace('%', "%25").replace('/', "%2F");
-    format!("{whole}{AT}{worker}").into()
+    format!("{whole}{AT}{}", in_name(worker)).into()
+}
+
+/// Returns the worker as the names of its parts have it. They key records, so they have no slash.
+pub(in crate::scheduler) fn in_name(worker: &str) -> String {
+    worker.replace('%', "%25").replace('/', "%2F")
 }
 
 /// Returns the name of the whole from that of a part. Returns `None` if no job for every worker has a part of this name.
 pub(in crate::scheduler) fn whole_of(name: &str) -> Option<&str> {
-    name.split_once(AT).map(|(whole, _)| whole)
+    whole_and_worker(name).map(|(whole, _)| whole)
+}
+
+/// Returns the name of the whole, and the worker as it is [in the name](in_name) of a part.
+pub(in crate::scheduler) fn whole_and_worker(name: &str) -> Option<(&str, &str)> {
+    name.split_once(AT)
 }
 
 impl Job {
@@ -62,7 +70,7 @@ impl Job {
 
 /// Returns the payload of a run of the whole, which is handed out to these parts.
 pub(in crate::scheduler) fn handed_out_to<'a>(parts: impl Iterator<Item = &'a str>) -> Option<Payload> {
-    let workers: Vec<&str> = parts.filter_map(|name| Some(name.split_once(AT)?.1)).collect();
+    let workers: Vec<&str> = parts.filter_map(|name| Some(whole_and_worker(name)?.1)).collect();
     let mut names = workers.join(", ");
     if names.len() > NAMES_MAX {
         names = format!("{} workers", workers.len());

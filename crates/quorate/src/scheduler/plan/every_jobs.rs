@@ -1,7 +1,7 @@
 //! The jobs that run on every worker, and the workers. Without I/O.
 
 use crate::scheduler::{
-    job::{Job, part_name, whole_of},
+    job::{Job, in_name, whole_and_worker, whole_of},
     policy::Placement,
     run::assign::LiveWorker,
 };
@@ -12,7 +12,8 @@ use std::{collections::BTreeMap, sync::Arc};
 #[derive(Debug)]
 pub(in crate::scheduler) struct EveryJobs {
     jobs: BTreeMap<Arc<str>, Arc<Job>>,
-    workers: Vec<LiveWorker>,
+    /// The sessions of each worker, by what follows `@` in the names of its parts.
+    workers: BTreeMap<Arc<str>, Vec<LiveWorker>>,
     /// True once the leader has looked which workers live. The ledger has those that an earlier leader knew.
     is_known: bool,
 }
@@ -20,7 +21,7 @@ pub(in crate::scheduler) struct EveryJobs {
 impl EveryJobs {
     /// Creates an empty set of jobs, with the workers that the ledger has.
     pub(in crate::scheduler) fn new(workers: Vec<LiveWorker>) -> Self {
-        Self { jobs: BTreeMap::new(), workers, is_known: false }
+        Self { jobs: BTreeMap::new(), workers: by_name(workers), is_known: false }
     }
 
     /// Adds a job, or changes it. Returns the jobs in its place, the whole after the parts.
@@ -45,7 +46,7 @@ impl EveryJobs {
 
     /// Notes the workers that live.
     pub(in crate::scheduler) fn set_workers(&mut self, workers: Vec<LiveWorker>) {
-        (self.workers, self.is_known) = (workers, true);
+        (self.workers, self.is_known) = (by_name(workers), true);
     }
 
     /// Returns whether the leader has looked which workers live.
@@ -74,23 +75,26 @@ impl EveryJobs {
 
     /// Returns whether a worker runs the part `name`.
     pub(in crate::scheduler) fn has_part(&self, name: &str) -> bool {
-        let whole = whole_of(name).and_then(|whole| self.jobs.get(whole));
-        whole.is_some_and(|job| {
-            let is_its = |worker: &&LiveWorker| *part_name(&job.name, worker.name()) == *name;
-            self.workers.iter().any(|worker| is_its(&worker) && worker.has(job, name))
-        })
+        let find = |(whole, worker): (&str, &str)| Some((self.jobs.get(whole)?, self.workers.get(worker)?));
+        let found = whole_and_worker(name).and_then(find);
+        found.is_some_and(|(job, sessions)| sessions.iter().any(|session| session.has(job, name)))
     }
 
     fn parts_of(&self, job: &Job) -> impl Iterator<Item = Arc<Job>> {
-        let of = |worker: &LiveWorker| job.part(worker.name());
-        let has = |(part, worker): &(Job, &LiveWorker)| worker.has(job, &part.name);
-        let parts: BTreeMap<Arc<str>, Arc<Job>> = self
-            .workers
-            .iter()
-            .map(|worker| (of(worker), worker))
-            .filter(has)
-            .map(|(part, _)| (Arc::clone(&part.name), Arc::new(part)))
-            .collect();
-        parts.into_values()
+        let named = self.workers.values().filter_map(|sessions| Some((sessions.first()?.name(), sessions)));
+        let parts = named.map(|(worker, sessions)| (job.part(worker), sessions));
+        let has = |(part, sessions): &(Job, &Vec<LiveWorker>)| {
+            sessions.iter().any(|session| session.has(job, &part.name))
+        };
+        let parts: Vec<Arc<Job>> = parts.filter(has).map(|(part, _)| Arc::new(part)).collect();
+        parts.into_iter()
     }
+}
+
+fn by_name(workers: Vec<LiveWorker>) -> BTreeMap<Arc<str>, Vec<LiveWorker>> {
+    let mut by_name = BTreeMap::<_, Vec<LiveWorker>>::new();
+    for worker in workers {
+        by_name.entry(in_name(worker.name()).into()).or_default().push(worker);
+    }
+    by_name
 }

@@ -108,6 +108,12 @@ impl JobTable {
         parts.map(|(_, id)| *id).collect()
     }
 
+    /// Returns whether the job has parts that are not removed.
+    fn has_parts(&self, whole: &str) -> bool {
+        let first = part_name(whole, "");
+        self.names.range(Arc::clone(&first)..).next().is_some_and(|(name, _)| name.starts_with(&*first))
+    }
+
     /// Returns all jobs, including removed jobs that have active runs.
     pub(in crate::scheduler) fn jobs(&self) -> impl Iterator<Item = &LedJob> + Clone {
         self.slots.iter().flatten().map(|slot| &slot.job)
@@ -259,11 +265,6 @@ impl JobTable {
         if let Some(id) = self.id(name) {
             self.reschedule(id);
         }
-    }
-
-    /// Returns whether the job has parts, each for one worker.
-    fn has_parts(&self, name: &str) -> bool {
-        !self.parts_of(name).is_empty()
     }
 
     /// Notes that a run has the key, which may be a run of a job that the leader does not have.

@@ -114,6 +114,8 @@ pub(in crate::scheduler) struct Planner {
     decided: Option<WallTime>,
     /// The leader opens a run to workers this long before the run's tick.
     ahead: Duration,
+    /// True if the limit of a concurrency key has changed.
+    limits_changed: bool,
     /// True if the row with the jobs that the leader lacks must be looked at.
     lacks_stale: bool,
     /// The row with the jobs that the leader lacks, as the ledger has it.
@@ -164,6 +166,7 @@ impl Planner {
             is_complete: false,
             decided: None,
             ahead: (ttl * 2).min(AHEAD_MAX),
+            limits_changed: false,
             lacks_stale: true,
             lacks,
             warned: false,
@@ -286,6 +289,7 @@ impl Planner {
             for key in self.unknown_runs.watch(&self.sealed, is_known, &mut self.effects) {
                 self.table.use_key(&key);
             }
+            self.settle_parts(now);
         }
     }
 
@@ -317,6 +321,9 @@ impl Planner {
     /// Starts waiting runs in their order, up to the limit of concurrent runs.
     pub(in crate::scheduler) fn start_ready(&mut self, now: WallTime) {
         // A job that is not taken over yet may have open runs.
+        if mem::take(&mut self.limits_changed) {
+            self.table.wake_keys();
+        }
         let is_taking = !self.is_complete || !self.to_take.is_empty();
         self.table.hold_keys(is_taking);
         self.table.hold_wholes(is_taking || !self.every.is_known(), self.every.names());

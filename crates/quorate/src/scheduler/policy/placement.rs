@@ -29,8 +29,9 @@ pub enum Placement {
     /// Each tick runs once on every worker that lives at that time, and has the job and its
     /// [labels](crate::scheduler::Job::on_workers_with). At the tick, the leader *hands it out*: for each of these workers
     /// there is a job `JOB@WORKER`, which follows this one. That job has the rules for runs, and an entry of its own in the
-    /// history for each run; this one has the schedule. A request to pause, resume or run this job applies to all workers,
-    /// a request for `JOB@WORKER` to one.
+    /// history for each run; this one has the schedule. While this job is paused, no tick is handed out; runs that were handed
+    /// out go on. A request to run or to cancel it applies to all workers. `JOB@WORKER` can be paused, resumed, run and
+    /// cancelled by itself; its pause ends with its worker, and a back-fill is made of single workers.
     ///
     /// A worker that begins after the tick does not run it, and a worker that the leader has not noticed yet does not
     /// either: it notices a worker within about a second. Without such a worker, the tick waits, and is skipped after

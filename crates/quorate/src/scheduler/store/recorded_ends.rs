@@ -131,10 +131,10 @@ impl FollowedEnd {
         Self { tick: entry.tick, end: entry.end, is_backfill, at, ended }
     }
 
-    /// Returns whether a job follows the end that follows the ends `on`, those of a back-fill if `backfills`.
-    pub(in crate::scheduler) fn is_followed(&self, on: AfterEnd, backfills: bool) -> bool {
+    /// Returns whether a job follows the end that follows the ends `on`.
+    pub(in crate::scheduler) fn is_followed(&self, on: AfterEnd) -> bool {
         let fails = matches!(self.end, RunOutcome::Failed | RunOutcome::TimedOut | RunOutcome::Lost);
-        (backfills || !self.is_backfill)
+        !self.is_backfill
             && match on {
                 AfterEnd::Success => self.end == RunOutcome::Done,
                 AfterEnd::Failure => fails,

@@ -4,7 +4,7 @@ use super::{LedJob, ticks::DueDecisions};
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{RunCause, whole_of},
+        job::RunCause,
         plan::active_run::{SkippedTick, Withdrawal},
         policy::{DUE_MAX, Overlap},
         run::pending_run::PendingRun,
@@ -72,11 +72,9 @@ impl LedJob {
         decisions
     }
 
-    /// Returns whether a run of this job follows the end of a run of the job before it. A back-fill is followed only by the
-    /// parts of a job for every worker.
+    /// Returns whether a run of this job follows the end of a run of the job before it.
     pub(in crate::scheduler) fn follows(&self, end: &FollowedEnd) -> bool {
-        let is_part = whole_of(&self.job.name).is_some();
-        self.job.schedule.follows().is_some_and(|after| end.is_followed(after.on, is_part))
+        self.job.schedule.follows().is_some_and(|after| end.is_followed(after.on))
     }
 
     /// Returns whether the end of another job's run, found by a new leader, counts for this job.

@@ -164,6 +164,13 @@ impl Planner {
                 .into());
             }
         }
+        let before = job.schedule.follows().map(|after| &after.job);
+        if let Some(before) = before.filter(|before| self.every.names().any(|every| every == *before)) {
+            return Err(format!(
+                "the job {name:?} follows {before:?}, which runs on every worker; follow one worker's runs: {before}@WORKER"
+            )
+            .into());
+        }
         self.check_expected(name, expect)?;
         if job.is_single_run() && job.schedule.next_after(now).is_none() {
             return Err(format!(

@@ -15,11 +15,23 @@ impl Planner {
     /// Handles the event that workers have come or gone.
     pub(in crate::scheduler) fn workers_changed(&mut self, workers: Vec<LiveWorker>, now: WallTime) {
         self.every.set_workers(workers);
+        // Before that, jobs wait to be taken over, and open runs are not watched yet.
+        if self.is_complete {
+            self.settle_parts(now);
+        }
+    }
+
+    /// Removes the parts whose workers have gone, and adds those of new workers.
+    pub(super) fn settle_parts(&mut self, now: WallTime) {
+        if !self.every.is_known() {
+            return;
+        }
+        self.forget_waiting_parts();
+        let parts = self.table.names().filter(|(name, _)| whole_of(name).is_some());
+        self.remove_gone(parts.map(|(_, id)| id).collect(), now);
         if self.every.is_empty() {
             return;
         }
-        let gone = self.table.names().filter(|(name, _)| whole_of(name).is_some());
-        self.remove_gone(gone.map(|(_, id)| id).collect(), now);
         // Parts of earlier leaders, whose workers have gone since.
         let is_gone =
             |name: &str| self.every.is_part(name) && !self.every.has_part(name) && !self.knows(name);
@@ -38,6 +50,7 @@ impl Planner {
     /// parts and its whole.
     pub(super) fn take_job(&mut self, job: &Arc<Job>, now: WallTime) {
         let jobs = self.every.put(job);
+        self.forget_waiting_parts();
         self.take(jobs);
         self.remove_gone(self.table.parts_of(&job.name), now);
     }
@@ -45,9 +58,9 @@ impl Planner {
     /// Forgets that a job runs on every worker, and removes its parts.
     pub(super) fn remove_parts_of(&mut self, job: &str, now: WallTime) {
         self.every.remove(job);
-        let is_its = |name: &Arc<str>| whole_of(name).unwrap_or(name) == job;
-        self.to_take.retain(|waiting| !is_its(&waiting.name));
-        self.deferred.retain(|name, _| !is_its(name));
+        self.to_take.retain(|waiting| *waiting.name != *job);
+        self.deferred.remove(job);
+        self.forget_waiting_parts();
         self.remove_gone(self.table.parts_of(job), now);
     }
 
@@ -59,6 +72,20 @@ impl Planner {
             }
             self.to_take.push_back(job);
         }
+    }
+
+    /// Forgets the parts that wait to be taken over and that no worker has.
+    fn forget_waiting_parts(&mut self) {
+        let every = &self.every;
+        let is_gone = |name: &Arc<str>| whole_of(name).is_some() && !every.has_part(name);
+        let waiting = self.to_take.iter().map(|job| &job.name).chain(self.deferred.keys());
+        let gone: BTreeSet<Arc<str>> = waiting.filter(|name| is_gone(name)).cloned().collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.to_take.retain(|job| !gone.contains(&job.name));
+        self.deferred.retain(|name, _| !gone.contains(name));
+        self.effects.extend(gone.into_iter().map(|job| Effect::OnNodes { job, is_stored: false }));
     }
 
     /// Removes those of the parts that no worker has.

@@ -123,6 +123,44 @@ fn a_job_that_no_longer_runs_on_every_worker_has_no_parts() {
     assert_eq!(planner.table.names().count(), 0);
 }
 
+#[tokio::test]
+async fn a_worker_that_is_new_under_a_new_leader_runs_no_earlier_tick_of_a_stored_job() {
+    use crate::scheduler::{
+        job::RequestId,
+        registry::Handlers,
+        schedule::Schedule,
+        store::{StoredJob, snapshot::tests::SECOND},
+    };
+    let scrub = Job::named("scrub", Schedule::every(SECOND).unwrap(), "h").placement(Placement::EveryWorker);
+    let row = StoredJob::new(&"me".into(), at(5), RequestId::from_u128(7), &scrub.definition().unwrap());
+    let of = (FencingToken::new(3), at(11));
+    let closed = RunRecord::closed(&Arc::from("w"), (RunOutcome::Done, ""), Some(Duration::ZERO), of);
+    let whole = JobRow { since: at(10), ..Default::default() }.described_by(&scrub.whole(), at(10));
+    let sealed = snapshot([
+        (StoredJob::key("scrub"), row.to_value()),
+        (JobRow::key("scrub"), whole.to_value()),
+        (RunKey::new("scrub", at(11)).key(), closed.to_value()),
+    ]);
+    let definitions = Definitions::read("g", &sealed, &Handlers::default()).await;
+    let mut planner = Planner::new(sealed, definitions, settings());
+    planner.change(&BTreeMap::new(), at(12));
+    take_over(&mut planner, 12);
+    let mut oak = LiveWorker::named("oak", &[], &[]);
+    oak.offer("h");
+    set_workers(&mut planner, vec![oak], 12);
+    assert!(planner.table.id("scrub@oak").is_some());
+    assert_eq!(hand_out(&mut planner, 12), ["scrub@oak 12"]);
+}
+
+#[test]
+fn a_part_that_waits_to_be_taken_over_is_forgotten_with_its_worker() {
+    let mut planner = planner();
+    planner.workers_changed(workers(&["oak", "elm"]), at(11));
+    planner.workers_changed(workers(&["oak"]), at(11));
+    take_over(&mut planner, 11);
+    assert_eq!(hand_out(&mut planner, 11), ["scrub@oak 11"]);
+}
+
 /// A leader that finds that the tick 11 was handed out to two workers, of which one has the record of its run.
 #[test]
 fn a_new_leader_hands_out_what_the_last_one_had_begun_and_nothing_twice() {

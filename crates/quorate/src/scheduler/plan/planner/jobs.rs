@@ -76,9 +76,7 @@ impl Planner {
         let changed = Arc::clone(&job);
         let Some(Some(replaced)) = self.table.change(id, |led| led.replace(job, now)) else { return };
         self.table.note_follower(id, Some(&replaced.before), Some(&changed));
-        if replaced.before.concurrency != changed.concurrency {
-            self.table.wake_keys();
-        }
+        self.limits_changed |= replaced.before.concurrency != changed.concurrency;
         if replaced.write {
             self.put_row(id, 0);
         }
@@ -165,6 +163,10 @@ impl Planner {
             self.effects.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
             self.effects.extend(left_out.map(|why| Effect::Withdraw { key, why }));
         }
+        let was_late = !too_late.is_empty();
         self.skip(&job, too_late, now);
+        if was_late {
+            self.retire(id, now);
+        }
     }
 }

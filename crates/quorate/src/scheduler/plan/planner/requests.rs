@@ -153,14 +153,22 @@ impl Planner {
             return Err(format!("{OPEN_MAX} such requests are open; wait until one is over").into());
         }
         let Some(led) = self.table.get(job) else { return Err(being_removed()) };
-        let has_payload = matches!(&request.what, JobAction::Trigger { payload: Some(_), .. });
-        if has_payload && led.job().placement == Placement::EveryWorker {
+        if led.job().placement == Placement::EveryWorker {
             let name = request.what.job();
-            return Err(format!(
-                "the job {name} runs on every worker, with the payload of its definition; leave the payload out, or run \
-                 {name}@WORKER"
-            )
-            .into());
+            let why = match &request.what {
+                JobAction::Trigger { payload: Some(_), .. } => {
+                    "with the payload of its definition; leave the payload out"
+                }
+                JobAction::Backfill { .. } => {
+                    "and each has a history of its own; fill those of single workers"
+                }
+                _ => "",
+            };
+            if !why.is_empty() {
+                return Err(
+                    format!("the job {name} runs on every worker, {why}, or use {name}@WORKER").into()
+                );
+            }
         }
         let open = OpenRequest::accept(request, led.job(), now)?.at_tick(self.requests.tick_of(request));
         Ok(Asked::opened(open))

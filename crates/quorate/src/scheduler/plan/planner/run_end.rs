@@ -50,7 +50,8 @@ impl Planner {
             None if is_over => self.on_end(id, now),
             _ => {}
         }
-        if let Some(whole) = whole_of(&job.name).and_then(|whole| self.table.id(whole)) {
+        // A single run on every worker is over once all its parts are.
+        if let Some(whole) = self.table.id(whole_of(&job.name).unwrap_or(&job.name)) {
             self.retire(whole, now);
         }
         self.close_ended();

@@ -264,9 +264,9 @@ impl Dispatcher {
         waiting
     }
 
-    /// Returns the workers that live, as far as is known.
-    pub(super) fn live(&self) -> Vec<LiveWorker> {
-        self.roster.live()
+    /// Returns the workers that live, as far as is known, and a number that grows when they change.
+    pub(super) fn live(&self) -> (u64, impl FnOnce() -> Vec<LiveWorker>) {
+        (self.roster.revision(), || self.roster.live())
     }
 
     /// Returns the number of jobs with runs that wait, because no live worker has their handler, and because none has their

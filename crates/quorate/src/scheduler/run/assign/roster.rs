@@ -29,6 +29,8 @@ pub(super) struct Roster {
     changed: BTreeSet<Arc<str>>,
     /// The number of assignments so far.
     turns: u64,
+    /// Grows when a worker comes or goes, or offers something else.
+    revision: u64,
 }
 
 #[derive(Debug)]
@@ -67,6 +69,11 @@ impl LiveWorker {
     }
 
     #[cfg(test)]
+    pub(in crate::scheduler) fn offer(&mut self, handler: &str) {
+        self.who.handlers.push(handler.into());
+    }
+
+    #[cfg(test)]
     pub(in crate::scheduler) fn announcement(&self) -> &Announcement {
         &self.who
     }
@@ -99,7 +106,7 @@ impl Roster {
     pub(super) fn new(rows: impl Iterator<Item = (Arc<str>, WorkRow)>, doubt: Duration) -> Self {
         let members = rows.map(|(session, row)| (session, Member::new(row))).collect();
         let (announced, ended, changed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Self { doubt, members, announced, ended, changed, turns: 0 }
+        Self { doubt, members, announced, ended, changed, turns: 0, revision: 0 }
     }
 
     /// Returns the sessions whose states the leader needs.
@@ -113,6 +120,7 @@ impl Roster {
             Some(member) if member.row.who != who => {
                 member.lacks.clear();
                 member.row.who = who;
+                self.revision += 1;
                 self.changed.insert(Arc::clone(session));
             }
             Some(_) => {}
@@ -133,6 +141,7 @@ impl Roster {
         let Some(who) = self.announced.remove(session) else { return false };
         let row = WorkRow { who, runs: BTreeMap::new() };
         self.members.insert(Arc::clone(session), Member::new(row));
+        self.revision += 1;
         self.changed.insert(Arc::clone(session));
         true
     }
@@ -142,6 +151,7 @@ impl Roster {
     pub(super) fn dismiss(&mut self, session: &Arc<str>) {
         self.announced.remove(session);
         if self.members.remove(session).is_some() {
+            self.revision += 1;
             self.changed.insert(Arc::clone(session));
         }
     }
@@ -182,6 +192,11 @@ impl Roster {
         };
         let chosen = self.members.iter().filter(|(_, member)| fits(member)).min_by_key(order);
         chosen.map(|(session, member)| (Arc::clone(session), Arc::clone(&member.row.who.worker)))
+    }
+
+    /// Returns a number that grows when [`Roster::live`] changes.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Returns the workers that live, as far as is known.
@@ -237,7 +252,7 @@ impl Roster {
     /// Notes that the worker does not have `job`.
     pub(super) fn note_lacks(&mut self, session: &str, job: &Arc<str>) {
         if let Some(member) = self.members.get_mut(session) {
-            member.lacks.insert(Arc::clone(job));
+            self.revision += u64::from(member.lacks.insert(Arc::clone(job)));
         }
     }
 

@@ -104,6 +104,7 @@ impl OpenRuns {
             owners: BTreeMap::new(),
             pending: FuturesUnordered::new(),
             live,
+            noted: None,
             workers_needed: false,
             is_calling: false,
             called: now,
@@ -170,6 +171,8 @@ struct AssignTask {
     owners: BTreeMap<Arc<str>, oneshot::Sender<OpenEnd>>,
     pending: FuturesUnordered<BoxFuture<'static, Event>>,
     live: watch::Sender<Option<Vec<LiveWorker>>>,
+    /// The revision of the workers in `live`.
+    noted: Option<u64>,
     workers_needed: bool,
     is_calling: bool,
     /// The times at which the last roll call began and the next one is due.
@@ -286,19 +289,15 @@ impl AssignTask {
     }
 
     /// Notes the workers that live, once the leader has looked for them.
-    fn note_workers(&self, is_known: bool) {
-        self.live.send_if_modified(|live| {
-            if !is_known && live.is_none() {
-                return false;
-            }
-            let now = self.dispatcher.live();
-            let is_new = live.as_ref() != Some(&now);
-            if is_new {
-                self.measures.workers(&LiveWorker::by_label(&now));
-                *live = Some(now);
-            }
-            is_new
-        });
+    fn note_workers(&mut self, is_known: bool) {
+        let (revision, live) = self.dispatcher.live();
+        if self.noted == Some(revision) || !is_known && self.noted.is_none() {
+            return;
+        }
+        let live = live();
+        self.noted = Some(revision);
+        self.measures.workers(&LiveWorker::by_label(&live));
+        self.live.send_replace(Some(live));
     }
 
     fn carry_out(&mut self, actions: Vec<Action>) {
