@@ -264,7 +264,7 @@ fn all_is_reached(total: &Summary) {
         ("run that follows another", 40),
         ("run that requires a label", 80),
         ("tick that several workers ran", 40),
-        ("job paused after failures", 4),
+        ("job paused after failures", 1),
     ];
     reached(total, &hundredths);
     // These events happen a few times in a hundred seeds, or less: a claim was cancelled in the fault-free phase; a claim was

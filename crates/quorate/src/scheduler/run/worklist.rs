@@ -13,10 +13,17 @@ use crate::{
         store::{OpenRun, WorkRow, job_and_tick},
     },
 };
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The longest time for which a worker waits for a run to become due before it reads its wall clock again.
 const WALL_CLOCK_CHECK: Duration = Duration::from_millis(500);
+/// The number of assignments that a worker remembers after it is done with them.
+const OVER_MAX: usize = 10_000;
 /// The reason of a run that the leader no longer wants from this worker.
 const TAKEN_BACK: &str = "the leader has ended the run, or given it to another worker";
 
@@ -24,6 +31,32 @@ const TAKEN_BACK: &str = "the leader has ended the run, or given it to another w
 #[derive(Debug, Default)]
 pub(super) struct Worklist {
     works: BTreeMap<Arc<str>, Work>,
+    over: OverWorks,
+}
+
+/// The last assignments with which the worker is done, and that its row did not name afterwards. A later read may be
+/// of copies that lack the leader's last write, and name such an assignment again. It must not start a second time.
+#[derive(Debug, Default)]
+struct OverWorks {
+    all: BTreeSet<(Arc<str>, AssignmentId)>,
+    in_order: VecDeque<(Arc<str>, AssignmentId)>,
+}
+
+impl OverWorks {
+    fn note(&mut self, key: &Arc<str>, id: AssignmentId) {
+        if self.all.insert((Arc::clone(key), id)) {
+            self.in_order.push_back((Arc::clone(key), id));
+        }
+        if self.in_order.len() > OVER_MAX
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+    }
+
+    fn contains(&self, key: &Arc<str>, id: AssignmentId) -> bool {
+        self.all.contains(&(Arc::clone(key), id))
+    }
 }
 
 #[derive(Debug)]
@@ -62,15 +95,18 @@ impl Worklist {
     /// Notes the assignments that the row names. A run that the row no longer names is not started, and is cancelled if it
     /// is executed. Returns true if there are new assignments.
     pub(super) fn update(&mut self, row: &WorkRow, now: BootTime) -> bool {
+        let over = &mut self.over;
         self.works.retain(|key, work| {
             let is_named = row.runs.get(key).is_some_and(|run| run.id() == work.id);
-            if !is_named && work.state == State::Active {
-                work.cancel.cancel(TAKEN_BACK);
+            match work.state {
+                State::Active if !is_named => work.cancel.cancel(TAKEN_BACK),
+                State::Over if !is_named => over.note(key, work.id),
+                _ => {}
             }
             is_named || work.state == State::Active
         });
         let mut is_new = false;
-        for (key, run) in &row.runs {
+        for (key, run) in row.runs.iter().filter(|(key, run)| !self.over.contains(key, run.id())) {
             let new = || Work {
                 id: run.id(),
                 open: None,
@@ -141,7 +177,7 @@ impl Worklist {
 
     /// Forgets everything, because the session has ended.
     pub(super) fn clear(&mut self) {
-        self.works.clear();
+        *self = Self::default();
     }
 
     /// Returns the next time at which an assignment may be due.
@@ -278,6 +314,31 @@ mod tests {
         assert!(!list.update(&row(&[("j", 0, None)]), ms(DUE).0), "the row still names it");
         assert_eq!(due(&mut list, 9, DUE + 60_000), NONE, "it is over");
         assert_eq!((list.wake(ms(DUE)), list.unread().len()), (None, 0));
+    }
+
+    #[test]
+    fn a_run_that_is_over_does_not_start_again_if_an_older_row_names_it_again() {
+        let mut list = read(&["j"]);
+        assert_eq!(due(&mut list, 9, DUE), [0]);
+        list.tried(&key("j"), id(0), &Tried::Over, ms(DUE).0);
+        assert!(!list.update(&row(&[]), ms(DUE + 1).0), "the leader knows its end");
+        assert!(!list.update(&row(&[("j", 0, None)]), ms(DUE + 2).0), "copies that lack that write");
+        list.read(&key("j"), open(0));
+        assert_eq!(due(&mut list, 9, DUE + 3), NONE);
+        assert!(list.update(&row(&[("j", 1, None)]), ms(DUE + 4).0), "another assignment of the run");
+        list.read(&key("j"), open(1));
+        assert_eq!(due(&mut list, 9, DUE + 5), [1]);
+    }
+
+    #[test]
+    fn the_last_assignments_that_are_over_are_remembered() {
+        let mut over = OverWorks::default();
+        for seq in 0..=OVER_MAX as u64 {
+            over.note(&key("j"), id(seq));
+            over.note(&key("j"), id(seq));
+        }
+        assert!(!over.contains(&key("j"), id(0)) && over.contains(&key("j"), id(1)));
+        assert_eq!((over.all.len(), over.in_order.len()), (OVER_MAX, OVER_MAX));
     }
 
     #[test]
