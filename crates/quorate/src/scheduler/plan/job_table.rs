@@ -102,16 +102,10 @@ impl JobTable {
     }
 
     /// Returns the parts of a job for every worker that are not removed.
-    pub(in crate::scheduler) fn parts_of(&self, whole: &str) -> Vec<JobId> {
+    pub(in crate::scheduler) fn parts_of(&self, whole: &str) -> impl Iterator<Item = JobId> {
         let first = part_name(whole, "");
-        let parts = self.names.range(Arc::clone(&first)..).take_while(|(name, _)| name.starts_with(&*first));
-        parts.map(|(_, id)| *id).collect()
-    }
-
-    /// Returns whether the job has parts that are not removed.
-    fn has_parts(&self, whole: &str) -> bool {
-        let first = part_name(whole, "");
-        self.names.range(Arc::clone(&first)..).next().is_some_and(|(name, _)| name.starts_with(&*first))
+        let names = self.names.range(Arc::clone(&first)..);
+        names.take_while(move |(name, _)| name.starts_with(&*first)).map(|(_, id)| *id)
     }
 
     /// Returns all jobs, including removed jobs that have active runs.
@@ -348,7 +342,7 @@ impl JobTable {
     fn reschedule(&mut self, id: JobId) {
         let is_whole = |led: &LedJob| led.job().placement == Placement::EveryWorker;
         let whole = self.get(id).filter(|led| is_whole(led)).map(|led| Arc::clone(&led.job().name));
-        let is_held = whole.is_some_and(|name| self.holds_wholes || !self.has_parts(&name));
+        let is_held = whole.is_some_and(|name| self.holds_wholes || self.parts_of(&name).next().is_none());
         let slot = self.slots.get_mut(id.place).and_then(Option::as_deref_mut);
         let Some(slot) = slot.filter(|slot| slot.id == id) else { return };
         let (led, asleep) = (&slot.job, slot.phase != Phase::Open);

@@ -52,7 +52,7 @@ impl Planner {
         let jobs = self.every.put(job);
         self.forget_waiting_parts();
         self.take(jobs);
-        self.remove_gone(self.table.parts_of(&job.name), now);
+        self.remove_gone(self.table.parts_of(&job.name).collect(), now);
     }
 
     /// Forgets that a job runs on every worker, and removes its parts.
@@ -61,7 +61,7 @@ impl Planner {
         self.to_take.retain(|waiting| *waiting.name != *job);
         self.deferred.remove(job);
         self.forget_waiting_parts();
-        self.remove_gone(self.table.parts_of(job), now);
+        self.remove_gone(self.table.parts_of(job).collect(), now);
     }
 
     pub(super) fn take(&mut self, jobs: impl IntoIterator<Item = Arc<Job>>) {
@@ -96,13 +96,13 @@ impl Planner {
 
     /// Returns whether no run of a part of the job is left.
     pub(super) fn are_parts_over(&self, job: &str) -> bool {
-        self.table.parts_of(job).into_iter().filter_map(|id| self.table.get(id)).all(LedJob::is_over)
+        self.table.parts_of(job).filter_map(|id| self.table.get(id)).all(LedJob::is_over)
     }
 
     /// Returns the payload of a run of a job for every worker: the workers to which it is handed out.
     pub(super) fn parts_named(&self, job: &str) -> Option<Payload> {
-        let parts = self.table.parts_of(job);
-        handed_out_to(parts.iter().filter_map(|id| self.table.get(*id)).map(|led| &*led.job().name))
+        let parts = self.table.parts_of(job).filter_map(|id| self.table.get(id));
+        handed_out_to(parts.map(|led| &*led.job().name))
     }
 
     /// Returns the job and its parts.
