@@ -227,32 +227,6 @@ async fn any_mixture_of_hostility_blocks_no_lock() {
     }
 }
 
-/// Checks that a worker closes the connection to a server that sends data without end, before the data fills
-/// the memory.
-#[tokio::test]
-async fn a_flood_is_bounded() {
-    let before = memory();
-    let cluster = Cluster::new(3, &[Hostility::Endless, Hostility::HugeLength]);
-    let lease = acquire(&cluster.quorum).await;
-    let env = Env::system();
-    let until = env.now() + Duration::from_secs(2);
-    while env.now() < until {
-        soon(lease.extend()).await.unwrap();
-        env.sleep(Duration::from_millis(20)).await;
-        let more = memory().saturating_sub(before);
-        assert!(more < 400 << 20, "{} MiB more than before", more >> 20);
-    }
-    soon(lease.release()).await.unwrap();
-    soon(cluster.quorum.close()).await;
-}
-
-/// Returns the memory that this process uses now, in bytes.
-fn memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
 /// Checks exclusion with one node that grants every request of every client. No client can distinguish this
 /// node from an honest one. With four honest nodes, exclusion holds as long as the holder has the grants of
 /// three honest nodes. If the round asks all nodes, the holder gets these grants at once. If the round asks a
