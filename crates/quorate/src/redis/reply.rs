@@ -28,7 +28,10 @@ pub(crate) fn text(value: &Value<'_>) -> Result<Arc<str>, Cause> {
 /// Returns the text of a string reply without copying it.
 pub(crate) fn word<'a>(value: &Value<'a>) -> Result<Cow<'a, str>, Cause> {
     match value {
-        Value::Text(bytes) => Ok(String::from_utf8_lossy(bytes)),
+        // Valid text is checked faster so than by the function that replaces what is not valid.
+        Value::Text(bytes) => {
+            Ok(str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed))
+        }
         other => Err(mismatch(other, "a string")),
     }
 }

@@ -1,12 +1,18 @@
 //! The content of one copy, and that of several copies together. A ledger may have some hundred thousand records, and a new
-//! leader goes through all of all copies before it leads. So both are in the order of their keys, and are gone through side by
-//! side, without a search for each key.
+//! leader goes through all of all copies before it leads. So both are in one order, and are gone through side by side,
+//! without a search for each key.
 
 use crate::node::{
     Record,
     copy::{AssignmentId, HEADER_KEY, Header, RegisterRow, Stamp, is_key, run_of_register},
 };
-use std::{cmp::Ordering, collections::BTreeMap, iter, sync::Arc};
+use std::{
+    cmp::Ordering,
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    iter,
+    sync::Arc,
+};
 
 /// A record of a led ledger, without the stamp of the write that stored it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,48 +23,85 @@ pub struct Entry {
     pub assignment: Option<AssignmentId>,
 }
 
+/// The key of a record, in the order of the hashes of the keys. Most comparisons end with the hashes. Keys in the order of
+/// their texts have long common beginnings, and each comparison would read two texts from memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    hash: u64,
+    text: Arc<str>,
+}
+
+impl Key {
+    /// Returns the text.
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+}
+
+impl From<&Arc<str>> for Key {
+    fn from(text: &Arc<str>) -> Self {
+        // The same in each run: without a key of its own.
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        Self { hash: hasher.finish(), text: Arc::clone(text) }
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::from(&Arc::from(text))
+    }
+}
+
+/// The records of a ledger, by key.
+pub type Records = BTreeMap<Key, Entry>;
+
 /// The content of a node's copy, as the node returned it when a leader sealed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// The header after the seal.
     pub header: Header,
-    /// The records with their stamps, by key.
-    pub records: BTreeMap<Arc<str>, (Stamp, Entry)>,
+    /// The records with their stamps, in the order of their keys.
+    records: Vec<(Key, (Stamp, Entry))>,
 }
 
 impl Content {
-    /// Reads the records of a copy. Returns `None` if the header is missing or cannot be read.
+    /// Reads the records of a copy. Of a record that came twice, the second counts. Returns `None` if the header is missing or
+    /// cannot be read.
     pub fn of(records: impl IntoIterator<Item = (Arc<str>, Record)>) -> Option<Self> {
-        let (mut header, mut assignments, mut stored) = (None, BTreeMap::new(), Vec::new());
+        let (mut header, mut assignments, mut stored) = (None, Vec::new(), Vec::new());
         for (key, record) in records {
             if is_key(&key) {
                 let entry = Entry { value: Arc::clone(&record.value), assignment: None };
-                stored.push((key, (Stamp::of(&record), entry)));
+                stored.push((Key::from(&key), (Stamp::of(&record), entry)));
             } else if let Some(run) = run_of_register(&key) {
-                assignments
-                    .extend(RegisterRow::of_record(&record).map(|row| (Arc::<str>::from(run), row.id)));
+                assignments.extend(RegisterRow::of_record(&record).map(|row| (Key::from(run), row.id)));
             } else if *key == *HEADER_KEY {
                 header = Header::of_record(&record);
             }
         }
-        let mut records: BTreeMap<_, _> = stored.into_iter().collect();
+        // HSCAN may return a record twice. The second copy is the same or newer.
+        stored.reverse();
+        stored.sort_by(|(one, _), (two, _)| one.cmp(two));
+        stored.dedup_by(|(one, _), (two, _)| one == two);
         for (run, id) in assignments {
-            if let Some((_, entry)) = records.get_mut(&run) {
-                entry.assignment = Some(id);
+            if let Ok(at) = stored.binary_search_by(|(key, _)| key.cmp(&run)) {
+                stored[at].1.1.assignment = Some(id);
             }
         }
-        Some(Self { header: header?, records })
+        Some(Self { header: header?, records: stored })
     }
 }
 
 /// Merges the contents of copies: of each key, the record with the latest stamp.
-pub(super) fn merge<'a>(contents: impl Iterator<Item = &'a Content>) -> BTreeMap<Arc<str>, Entry> {
-    let mut merged: Vec<(&Arc<str>, &(Stamp, Entry))> = Vec::new();
+pub(super) fn merge<'a>(contents: impl Iterator<Item = &'a Content>) -> Records {
+    let mut merged: Vec<(&Key, &(Stamp, Entry))> = Vec::new();
     for content in contents {
-        let both = side_by_side(merged.into_iter(), content.records.iter());
+        let records = content.records.iter().map(|(key, record)| (key, record));
+        let both = side_by_side(merged.into_iter(), records);
         merged = both.filter_map(|(key, known, found)| Some((key, later(known, found)?))).collect();
     }
-    merged.into_iter().map(|(key, (_, entry))| (Arc::clone(key), entry.clone())).collect()
+    merged.into_iter().map(|(key, (_, entry))| (key.clone(), entry.clone())).collect()
 }
 
 /// Returns the record with the later stamp, and of two that are equally late the first.
@@ -67,17 +110,17 @@ fn later<'a>(one: Option<&'a (Stamp, Entry)>, two: Option<&'a (Stamp, Entry)>) -
 }
 
 /// Returns the keys under which a copy differs from the map of its leader.
-pub(super) fn differences(map: &BTreeMap<Arc<str>, Entry>, content: &Content) -> Vec<Arc<str>> {
+pub(super) fn differences(map: &Records, content: &Content) -> Vec<Arc<str>> {
     let stored = content.records.iter().map(|(key, (_, entry))| (key, entry));
     let all = side_by_side(map.iter(), stored);
-    all.filter(|(_, wanted, stored)| wanted != stored).map(|(key, ..)| Arc::clone(key)).collect()
+    all.filter(|(_, wanted, stored)| wanted != stored).map(|(key, ..)| Arc::clone(key.text())).collect()
 }
 
 /// Returns each key of two sequences, which are in the order of their keys, with the value that each one has.
 fn side_by_side<'a, A, B>(
-    one: impl Iterator<Item = (&'a Arc<str>, A)>,
-    two: impl Iterator<Item = (&'a Arc<str>, B)>,
-) -> impl Iterator<Item = (&'a Arc<str>, Option<A>, Option<B>)> {
+    one: impl Iterator<Item = (&'a Key, A)>,
+    two: impl Iterator<Item = (&'a Key, B)>,
+) -> impl Iterator<Item = (&'a Key, Option<A>, Option<B>)> {
     let (mut one, mut two) = (one.peekable(), two.peekable());
     iter::from_fn(move || {
         let order = match (one.peek(), two.peek()) {
@@ -110,19 +153,32 @@ mod tests {
         Content::of(records.iter().map(record).chain([header])).unwrap()
     }
 
+    fn value<'a>(content: &'a Content, key: &str) -> Option<&'a str> {
+        let mut found = content.records.iter().filter(|(stored, _)| **stored.text() == *key);
+        found.next().map(|(_, (_, entry))| &*entry.value)
+    }
+
     #[test]
     fn of_each_key_the_record_with_the_latest_stamp_counts() {
         let one = content(&[("a", 2, 9, "old"), ("b", 2, 1, "x"), ("c", 2, 4, "y")]);
         let two = content(&[("a", 3, 1, "new"), ("b", 2, 1, "x"), ("c", 2, 3, "z")]);
         let merged = merge([&one, &two].into_iter());
-        let values: Vec<_> = merged.iter().map(|(key, entry)| (&**key, &*entry.value)).collect();
-        assert_eq!(values, [("a", "new"), ("b", "x"), ("c", "y")]);
-        let keys = |content| differences(&merged, content);
+        let values: BTreeMap<_, _> =
+            merged.iter().map(|(key, entry)| (&**key.text(), &*entry.value)).collect();
+        assert_eq!(values, [("a", "new"), ("b", "x"), ("c", "y")].into());
+        let keys = |content| {
+            let mut keys = differences(&merged, content);
+            keys.sort();
+            keys
+        };
         assert_eq!((keys(&one), keys(&two)), (vec!["a".into()], vec!["c".into()]));
         assert_eq!(
             keys(&content(&[("b", 1, 1, "x"), ("d", 9, 9, "")])),
             ["a", "c", "d"].map(Arc::<str>::from)
         );
+        let twice = content(&[("a", 2, 1, "first"), ("b", 2, 2, "x"), ("a", 2, 3, "second")]);
+        assert_eq!(value(&twice, "a"), Some("second"));
+        assert_eq!(twice.records.len(), 2);
     }
 
     #[test]
@@ -137,6 +193,6 @@ mod tests {
         stored.push((HEADER_KEY.into(), header.to_record().unwrap()));
         let content = Content::of(stored).unwrap();
         assert_eq!(content.records.len(), 1);
-        assert_eq!(content.records["run"].1.assignment, Some(id));
+        assert_eq!(content.records[0].1.1.assignment, Some(id));
     }
 }

@@ -1,5 +1,5 @@
 use super::{
-    Content, Entry, Heard, Leadership, Phase, Standing, Takeover,
+    Content, Entry, Heard, Key, Leadership, Phase, Records, Standing, Takeover,
     backlog::Backlog,
     content::{differences, merge},
 };
@@ -12,8 +12,9 @@ use std::{
     sync::Arc,
 };
 
-/// The value of a record that was removed. Without it, a node that has missed the removal would bring the record back. A
-/// later leader removes it once it leads: no node that decides then has the record from before.
+/// The value of a record that was removed. Without it, a node that has missed the removal would bring the record back. The
+/// leader removes it once every node has stored it, and a later leader once it leads: no node that decides then has the record from
+/// before.
 pub(super) const REMOVED: &str = "";
 
 /// The content of a ledger in the hands of its leader, and the copies that it makes: the state machine of a whole term.
@@ -27,7 +28,7 @@ pub struct Keeper {
     seal: Seal,
     leadership: Leadership<Vec<Standing>>,
     copies: Vec<NodeCopy>,
-    map: BTreeMap<Arc<str>, Entry>,
+    map: Records,
     founded: FencingToken,
     seq: u64,
     /// The writes of each key that are not stored at a majority of marked nodes yet.
@@ -87,7 +88,8 @@ struct OpenWrite {
 pub struct Write {
     /// The key of the record.
     pub key: Arc<str>,
-    /// The value. `None` removes the record: an empty one takes its place until a later leader leads.
+    /// The value. `None` removes the record: an empty one takes its place until every node has stored it, or a later leader
+    /// leads.
     pub value: Option<Arc<str>>,
     /// The record is a new assignment.
     pub assignment: Option<AssignmentId>,
@@ -119,7 +121,7 @@ pub struct Adopted {
     /// The decision.
     pub takeover: Takeover,
     /// The records: of a ledger that goes on, its content; of one that is founded, what the deciding nodes still had.
-    pub records: BTreeMap<Arc<str>, Entry>,
+    pub records: Records,
 }
 
 impl Keeper {
@@ -129,7 +131,7 @@ impl Keeper {
             seal,
             leadership: Leadership::new(Phase::Sealing, vec![Standing::default(); nodes]),
             copies: (0..nodes).map(|_| NodeCopy::default()).collect(),
-            map: BTreeMap::new(),
+            map: Records::new(),
             founded: FencingToken::default(),
             seq: 0,
             open: BTreeMap::new(),
@@ -158,7 +160,7 @@ impl Keeper {
     }
 
     /// Returns the leader's content of the ledger.
-    pub fn map(&self) -> &BTreeMap<Arc<str>, Entry> {
+    pub fn map(&self) -> &Records {
         &self.map
     }
 
@@ -189,7 +191,7 @@ impl Keeper {
         let seq = self.next_seq();
         self.removed.remove(&key);
         let value = value.unwrap_or_else(|| REMOVED.into());
-        self.map.insert(Arc::clone(&key), Entry { value, assignment });
+        self.map.insert(Key::from(&key), Entry { value, assignment });
         for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
             copy.backlog.add(&key, seq, is_urgent);
         }
@@ -208,15 +210,15 @@ impl Keeper {
     /// Removes the records for which `is_outdated` returns true. Nothing is left of them. So a later leader may find one again,
     /// on a node that has missed its removal: these must be records that do no harm then.
     pub fn prune(&mut self, is_outdated: impl Fn(&str, &str) -> bool) {
-        let outdated = self.map.iter().filter(|(key, entry)| is_outdated(key, &entry.value));
-        let outdated: Vec<Arc<str>> = outdated.map(|(key, _)| Arc::clone(key)).collect();
+        let outdated = self.map.iter().filter(|(key, entry)| is_outdated(key.text(), &entry.value));
+        let outdated: Vec<Arc<str>> = outdated.map(|(key, _)| Arc::clone(key.text())).collect();
         outdated.iter().for_each(|key| self.remove(key));
     }
 
     /// Removes a record, so that nothing is left of it.
     fn remove(&mut self, key: &Arc<str>) {
         let seq = self.next_seq();
-        self.map.remove(key);
+        self.map.remove(&Key::from(key));
         for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
             copy.backlog.add(key, seq, false);
         }
@@ -354,14 +356,14 @@ impl Keeper {
     }
 
     /// Founds the ledger with these records.
-    pub fn found(&mut self, records: BTreeMap<Arc<str>, Entry>) {
+    pub fn found(&mut self, records: Records) {
         self.founded = self.seal.term;
         self.adopt(records);
     }
 
-    fn adopt(&mut self, records: BTreeMap<Arc<str>, Entry>) {
+    fn adopt(&mut self, records: Records) {
         let removed = records.iter().filter(|(_, entry)| *entry.value == *REMOVED);
-        self.removed = removed.map(|(key, _)| Arc::clone(key)).collect();
+        self.removed = removed.map(|(key, _)| Arc::clone(key.text())).collect();
         self.map = records;
         for node in 0..self.copies.len() {
             if std::mem::take(&mut self.copies[node].is_late) {
@@ -448,7 +450,7 @@ impl Keeper {
         let Self { copies, map, .. } = self;
         let sent = std::iter::from_fn(|| copies[node].backlog.send());
         let put = |(key, seq): (Arc<str>, u64)| {
-            let entry = map.get(&key);
+            let entry = map.get(&Key::from(&key));
             let (assignment, value) =
                 (entry.and_then(|entry| entry.assignment), entry.map(|entry| entry.value.clone()));
             Put { key, seq, assignment, value }
@@ -531,6 +533,18 @@ impl Keeper {
             if open.answers >= crate::config::majority(self.copies.len()) {
                 self.close_writes_of(&put.key);
             }
+        }
+        self.remove_for_good(&put.key);
+    }
+
+    /// If a record was removed and every node has that, removes what is left of it: no node can bring the record back.
+    fn remove_for_good(&mut self, key: &Arc<str>) {
+        let is_removed = |entry: &Entry| *entry.value == *REMOVED;
+        if self.copies.iter().all(|copy| copy.has(key))
+            && !self.open.contains_key(key)
+            && self.map.get(&Key::from(key)).is_some_and(is_removed)
+        {
+            self.remove(key);
         }
     }
 

@@ -124,7 +124,7 @@ impl World {
     }
 
     /// Fails if a new leader has missed a write on which an earlier one may have acted.
-    fn judge_adoption(&self, at: usize, records: &BTreeMap<Arc<str>, Entry>) {
+    fn judge_adoption(&self, at: usize, records: &Records) {
         for (key, (stamp, _)) in &self.committed {
             if stamp.term < self.leaders[at].seal.term {
                 let value = value_in(records, key);
@@ -272,8 +272,8 @@ impl World {
 }
 
 /// Returns the value under `key`. `None` if the record does not exist, or was removed.
-fn value_in(records: &BTreeMap<Arc<str>, Entry>, key: &str) -> Option<String> {
-    records.get(key).map(|entry| entry.value.to_string()).filter(|value| value != REMOVED)
+fn value_in(records: &Records, key: &str) -> Option<String> {
+    records.get(&Key::from(key)).map(|entry| entry.value.to_string()).filter(|value| value != REMOVED)
 }
 
 #[test]
@@ -341,6 +341,30 @@ fn a_removed_record_does_not_come_back_after_a_leader_that_has_marked_no_node() 
     assert!(world.leaders.iter().all(|leader| leader.has_decided));
     world.settle(0);
     assert_eq!(value_in(world.leaders[2].keeper.map(), "freeze"), None);
+}
+
+/// Tests that nothing is left of a removed record once every node has the removal, and not before.
+#[test]
+fn nothing_is_left_of_a_removed_record_once_every_node_has_the_removal() {
+    let mut world = World::new();
+    world.deliver_all(0, |_, _| true);
+    for (value, reaches) in [(Some("v"), 3), (None, 2)] {
+        let value = value.map(Into::into);
+        world.leaders[0].keeper.write(Write {
+            key: "freeze".into(),
+            value,
+            assignment: None,
+            is_urgent: true,
+        });
+        world.deliver_all(0, |node, _| node < reaches);
+    }
+    assert!(world.leaders[0].keeper.has_written_urgent(), "a majority has both");
+    assert_eq!(world.leaders[0].keeper.map().len(), 1, "a node lacks the removal");
+    world.deliver_all(0, |_, _| true);
+    assert!(world.leaders[0].keeper.map().is_empty());
+    for server in &mut world.servers {
+        assert_eq!(differences(&Records::new(), &server.read().unwrap()), Vec::<Arc<str>>::new());
+    }
 }
 
 /// Tests that a leader that may found a ledger hears each node that answers first: two have forgotten, and the third is slow.

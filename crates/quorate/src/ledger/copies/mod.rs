@@ -15,12 +15,13 @@ mod backlog;
 mod content;
 mod keeper;
 mod leadership;
+mod readers;
 mod registers;
 mod state;
 mod term_ledger;
 mod view;
 
-pub use content::{Content, Entry};
+pub use content::{Content, Entry, Key, Records};
 pub use keeper::{Adopted, Asked, Keeper, Write};
 pub use leadership::{Heard, Leadership, Phase, Standing, Takeover};
 pub(crate) use registers::Registered;

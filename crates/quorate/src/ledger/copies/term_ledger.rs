@@ -1,6 +1,6 @@
-use super::{Adopted, Asked, Content, Entry, Keeper, Takeover, Write};
+use super::{Adopted, Asked, Content, Entry, Keeper, Key, Records, Takeover, Write, readers::Readers};
 use crate::{
-    env::ScopedTask,
+    env::{BootTime, ScopedTask},
     ledger::{
         Ledger, LedgerError,
         pages::{PageResult, Pages},
@@ -189,6 +189,9 @@ struct CopyTask {
     votes: (VoteSender, VoteReceiver),
     /// The pages that each node has returned to the seal so far.
     pages: Vec<Pages>,
+    readers: Readers,
+    /// The time at which the records were sent. The other copies are read a little later: the caller now takes over its jobs.
+    led_since: Option<BootTime>,
     /// The latest outcome of each node.
     outcomes: Vec<NodeOutcome>,
     may_found: Box<dyn Fn() -> bool + Send>,
@@ -217,6 +220,8 @@ impl CopyTask {
             keeper: Keeper::new(nodes, seal),
             votes: vote_channel(),
             pages: (0..nodes).map(|_| Pages::default()).collect(),
+            readers: Readers::new(ledger.quorum().pool().majority(), ledger.quorum().env().now()),
+            led_since: None,
             outcomes: vec![NodeOutcome::Pending; nodes],
             may_found,
             receiver: Some(receiver),
@@ -260,6 +265,12 @@ impl CopyTask {
                 () = env.sleep_until(look) => {
                     looked = env.now();
                     self.look_at_nodes();
+                    let held = match self.led_since {
+                        Some(since) if since + LOOK_EVERY <= looked => self.readers.lead(),
+                        Some(_) => Vec::new(),
+                        None => self.readers.look(looked),
+                    };
+                    self.ask_pages(held);
                     self.report_copies();
                     self.report_standstill();
                 }
@@ -294,6 +305,7 @@ impl CopyTask {
         if self.receiver.is_some()
             && let Some(mut adopted) = self.keeper.decide((self.may_found)())
         {
+            self.readers.decided();
             if adopted.takeover == Takeover::Found {
                 adopted.records = self.found(adopted.records);
             }
@@ -304,6 +316,7 @@ impl CopyTask {
             && let Some(receiver) = self.receiver.take()
         {
             let _ = receiver.send(Ok(adopted));
+            self.led_since = Some(self.quorum.env().now());
         }
         let written = self.keeper.take_written();
         if !written.is_empty() {
@@ -317,7 +330,7 @@ impl CopyTask {
     }
 
     /// Founds the ledger: notes the time of the founding in it.
-    fn found(&mut self, mut records: BTreeMap<Arc<str>, Entry>) -> BTreeMap<Arc<str>, Entry> {
+    fn found(&mut self, mut records: Records) -> Records {
         tracing::info!(
             group = &**self.ledger.name(),
             term = self.seal.term.get(),
@@ -325,7 +338,7 @@ impl CopyTask {
             "founded the ledger: it is new, or a majority of the nodes has forgotten it"
         );
         let at = self.quorum.pool().latest_wall().as_micros();
-        records.insert(FOUNDED.into(), Entry { value: at.to_string().into(), assignment: None });
+        records.insert(Key::from(FOUNDED), Entry { value: at.to_string().into(), assignment: None });
         self.keeper.found(records.clone());
         records
     }
@@ -345,6 +358,7 @@ impl CopyTask {
             match asked {
                 Asked::Seal => {
                     self.pages[node] = Pages::default();
+                    self.leave_readers(node);
                     self.ask_page(node, None);
                 }
                 Asked::Lead { ticket, memory, act } => {
@@ -358,6 +372,16 @@ impl CopyTask {
     fn ask_page(&self, node: usize, after: Option<Cursor>) {
         let request = Request::SealCopy { ledger: Arc::clone(self.ledger.name()), seal: self.seal, after };
         self.send(node, request, PAGE);
+    }
+
+    /// Lets another node take the place of one whose copy is of no use now.
+    fn leave_readers(&mut self, node: usize) {
+        let places = self.readers.leaves(node);
+        self.ask_pages(places);
+    }
+
+    fn ask_pages(&self, pages: impl IntoIterator<Item = (usize, Cursor)>) {
+        pages.into_iter().for_each(|(node, next)| self.ask_page(node, Some(next)));
     }
 
     fn send(&self, node: usize, request: Request, ticket: u64) {
@@ -386,6 +410,11 @@ impl CopyTask {
             self.keeper.on_epoch(node, self.quorum.pool().epoch(node));
         }
         if self.keeper.is_paused(node) {
+            if self.led_since.is_some() {
+                // A copy that was held back may be needed for the majority.
+                let held = self.readers.lead();
+                self.ask_pages(held);
+            }
             self.report_failure();
         }
     }
@@ -393,18 +422,32 @@ impl CopyTask {
     fn on_page(&mut self, vote: Vote) {
         let (node, epoch) = (vote.node, self.quorum.pool().epoch(vote.node));
         match self.pages[node].take(vote.memory, epoch, vote.answer) {
-            PageResult::More(next) => self.ask_page(node, Some(next)),
+            PageResult::More(next) => {
+                let next = self.readers.next(node, next);
+                self.ask_pages(next.map(|next| (node, next)));
+            }
             PageResult::Complete => {
                 let (memory, state) = std::mem::take(&mut self.pages[node]).into_unsorted();
                 match Content::of(state.records) {
-                    Some(content) => self.keeper.on_sealed(node, memory.epoch, content),
-                    None => self.keeper.on_failed(node),
+                    Some(content) => {
+                        if content.header.is_complete() {
+                            self.readers.complete(node, self.quorum.env().now());
+                        } else {
+                            self.leave_readers(node);
+                        }
+                        self.keeper.on_sealed(node, memory.epoch, content);
+                    }
+                    None => {
+                        self.keeper.on_failed(node);
+                        self.leave_readers(node);
+                    }
                 }
             }
             PageResult::Superseded(by) => self.keeper.on_superseded(by),
             PageResult::Failed(outcome) => {
                 self.outcomes[node] = outcome;
                 self.keeper.on_failed(node);
+                self.leave_readers(node);
             }
         }
     }

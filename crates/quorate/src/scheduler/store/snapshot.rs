@@ -48,6 +48,20 @@ pub(in crate::scheduler) struct LedgerSnapshot {
     low_water: WallTime,
 }
 
+/// Returns a map of very many records. Most comparisons of keys end with their first bytes, which are read from memory once.
+fn by_key<T>(records: Vec<(Arc<str>, T)>) -> BTreeMap<Arc<str>, T> {
+    let first_bytes = |key: &str| {
+        let mut bytes = [[0; 16]; 2];
+        let both = bytes.as_flattened_mut().iter_mut().zip(key.bytes());
+        both.for_each(|(to, byte)| *to = byte);
+        bytes.map(u128::from_be_bytes)
+    };
+    let mut keyed: Vec<_> =
+        records.into_iter().map(|(key, record)| (first_bytes(&key), key, record)).collect();
+    keyed.sort_by(|(a, one, _), (b, two, _)| a.cmp(b).then_with(|| one.cmp(two)));
+    keyed.into_iter().map(|(_, key, record)| (key, record)).collect()
+}
+
 /// Returns whether `value` under `key` is the record of a run that belongs to a time before `mark`.
 pub(in crate::scheduler) fn is_outdated(key: &str, value: &str, mark: WallTime) -> bool {
     let is_run = RUN_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
@@ -69,15 +83,14 @@ impl LedgerSnapshot {
     /// other tasks from time to time.
     pub(in crate::scheduler) async fn take(adopted: Adopted) -> Self {
         let mut sealed = Self { founded: adopted.founded, ..Self::default() };
-        // They are in the order of their keys, and a map of a whole list takes less time than one key after the other.
         let (mut runs, mut rows) = (Vec::new(), Vec::new());
         for (number, (key, entry)) in adopted.records.into_iter().enumerate() {
-            sealed.add(key, entry.value, &mut runs, &mut rows);
+            sealed.add(Arc::clone(key.text()), entry.value, &mut runs, &mut rows);
             if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1 {
                 tokio::task::yield_now().await;
             }
         }
-        (sealed.runs, sealed.rows) = (runs.into_iter().collect(), rows.into_iter().collect());
+        (sealed.runs, sealed.rows) = (by_key(runs), by_key(rows));
         sealed.find_spans();
         sealed
     }
@@ -302,7 +315,7 @@ impl LedgerSnapshot {
 #[cfg(test)]
 pub(in crate::scheduler) mod tests {
     use super::*;
-    use crate::ledger::copies::{Entry, Takeover};
+    use crate::ledger::copies::{Entry, Key, Takeover};
     use futures_util::FutureExt;
     use std::time::Duration;
 
@@ -315,7 +328,7 @@ pub(in crate::scheduler) mod tests {
     pub(in crate::scheduler) fn snapshot(
         records: impl IntoIterator<Item = (Arc<str>, Arc<str>)>,
     ) -> LedgerSnapshot {
-        let entry = |(key, value)| (key, Entry { value, assignment: None });
+        let entry = |(key, value)| (Key::from(&key), Entry { value, assignment: None });
         let takeover = Takeover::Continue { mark: FencingToken::new(1) };
         let founded = FencingToken::new(1);
         let adopted = Adopted { founded, takeover, records: records.into_iter().map(entry).collect() };
