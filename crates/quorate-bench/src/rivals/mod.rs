@@ -17,8 +17,20 @@ use rslocks::Rslock;
 pub(crate) use shared::{TTL, spawn};
 use sidecar::{Sidecar, SidecarLease};
 
-/// All rivals, in the order of the table.
+/// The rivals that are measured everywhere, in the order of the table.
 pub(crate) const ALL: [Kind; 5] = [Kind::Quorate, Kind::QuorateAll, Kind::Rslock, Kind::Limit, Kind::Bare];
+
+/// All rivals that acquire and release as fast as possible. Three of them ask a majority only, as Quorate does first.
+pub(crate) const RACERS: [Kind; 8] = [
+    Kind::Quorate,
+    Kind::QuorateAll,
+    Kind::Rslock,
+    Kind::Limit,
+    Kind::Limit3,
+    Kind::Plain,
+    Kind::Bare,
+    Kind::Bare3,
+];
 
 /// A kind of rival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +44,17 @@ pub(crate) enum Kind {
     /// Quorate's script calls on raw sockets, without the work of the library. This rival shows the best
     /// figures that the library could reach.
     Limit,
+    /// The same, with a majority of the nodes.
+    Limit3,
+    /// The plain commands and the script for releases that Quorate sends for locks that it knows, on raw sockets, to a majority.
+    Plain,
     /// A client of `quorate serve` on a unix socket.
     Sidecar,
     /// The plain Redlock commands on raw sockets: `SET NX PX`, and a script that deletes a key if it has the
     /// expected value.
     Bare,
+    /// The same, with a majority of the nodes.
+    Bare3,
 }
 
 impl Kind {
@@ -46,8 +64,11 @@ impl Kind {
             Self::QuorateAll => "quorate-all",
             Self::Rslock => "rslock",
             Self::Limit => "limit",
+            Self::Limit3 => "limit-3",
+            Self::Plain => "plain",
             Self::Sidecar => "sidecar",
             Self::Bare => "bare",
+            Self::Bare3 => "bare-3",
         }
     }
 
@@ -58,8 +79,11 @@ impl Kind {
             Self::QuorateAll => Rival::Quorate(Ours::asking_all(urls).await?),
             Self::Rslock => Rival::Rslock(Rslock::start(urls)),
             Self::Limit => Rival::Raw(Raw::start(urls, Dialect::Quorate).await?),
+            Self::Limit3 => Rival::Raw(Raw::of_majority(urls, Dialect::Quorate).await?),
+            Self::Plain => Rival::Raw(Raw::of_majority(urls, Dialect::Plain).await?),
             Self::Sidecar => Rival::Sidecar(Sidecar::start(urls).await?),
             Self::Bare => Rival::Raw(Raw::start(urls, Dialect::Bare).await?),
+            Self::Bare3 => Rival::Raw(Raw::of_majority(urls, Dialect::Bare).await?),
         })
     }
 }
@@ -87,6 +111,16 @@ pub(crate) fn settings() -> Vec<(&'static str, String)> {
             format!("{ttl}, `quorate serve` at its defaults in a process of its own, over a unix socket"),
         ),
         ("bare", format!("{ttl}; SET NX PX and a compare-and-delete script in the same way")),
+        (
+            "limit-3, bare-3",
+            "the same as limit and bare, and only a majority of the servers is asked, by the name".to_owned(),
+        ),
+        (
+            "plain",
+            format!(
+                "{ttl}; the transaction of plain commands and the script for releases that Quorate sends for locks that it knows, in the same way, to a majority"
+            ),
+        ),
     ]
 }
 

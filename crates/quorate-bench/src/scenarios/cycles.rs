@@ -4,7 +4,7 @@ use crate::{
     measure::{Samples, Spread, cpu, ms, now},
     plan::Plan,
     report::{Curve, Row},
-    rivals::{ALL, Kind, Rival, cycle},
+    rivals::{ALL, Kind, RACERS, Rival, cycle},
     servers::Servers,
 };
 use std::{sync::Arc, time::Duration};
@@ -71,7 +71,7 @@ struct Round {
 pub(crate) fn one(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for threads in [1, 2] {
-        let lanes = race(plan, servers, 1, threads)?;
+        let lanes = race(plan, servers, 1, threads, &RACERS)?;
         let median =
             |lane: &Lane| Spread::of(lane.rounds.iter().map(|it| ms(it.acquires.quantile(0.5)) * 1e3));
         for lane in &lanes {
@@ -91,7 +91,7 @@ pub(crate) fn one(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 pub(crate) fn sixty_four(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for threads in [1, 2] {
-        let lanes = race(plan, servers, 64, threads)?;
+        let lanes = race(plan, servers, 64, threads, &RACERS)?;
         for lane in &lanes {
             let name = lane.kind.name();
             rows.push(Row::spread(name, figure("cycles", threads), "/s", speed(lane)));
@@ -111,9 +111,14 @@ pub(crate) fn sixty_four(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Str
         let limit = to(Kind::Quorate, Kind::Limit);
         let row = Row::spread("quorate", figure("cycles / the limit's", threads), "×", limit);
         rows.push(row.at_least(0.8));
-        let limit = ratio(&lanes, Kind::Quorate, Kind::Limit, |round| round.cpu_micros_a_cycle);
-        let row = Row::spread("quorate", figure("client CPU a cycle / the limit's", threads), "×", limit);
-        rows.push(row.at_most(1.6));
+        for (rival, figured) in
+            [(Kind::Limit, "client CPU a cycle / the limit's"), (Kind::Plain, "client CPU a cycle / plain's")]
+        {
+            let ratio = ratio(&lanes, Kind::Quorate, rival, |round| round.cpu_micros_a_cycle);
+            rows.push(Row::spread("quorate", figure(figured, threads), "×", ratio).at_most(1.6));
+        }
+        let floor = ratio(&lanes, Kind::Quorate, Kind::Plain, |round| round.servers_micros_a_cycle);
+        rows.push(Row::spread("quorate", figure("five servers' CPU a cycle / plain's", threads), "×", floor));
     }
     Ok(rows)
 }
@@ -123,7 +128,7 @@ pub(crate) fn durable(plan: &Plan, _: &Servers) -> Result<Vec<Row>, String> {
     let servers = Servers::durable()?;
     let mut rows = Vec::new();
     for tasks in [1, 64] {
-        for lane in race(plan, &servers, tasks, 2)? {
+        for lane in race(plan, &servers, tasks, 2, &ALL)? {
             let name = lane.kind.name();
             let p50 = Spread::of(lane.rounds.iter().map(|round| ms(round.acquires.quantile(0.5))));
             rows.push(Row::spread(name, format!("acquire p50, {tasks} tasks"), "ms", p50));
@@ -137,7 +142,7 @@ pub(crate) fn durable(plan: &Plan, _: &Servers) -> Result<Vec<Row>, String> {
 pub(crate) fn by_tasks(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for &tasks in &plan.tasks {
-        let lanes = race(plan, servers, tasks, 2)?;
+        let lanes = race(plan, servers, tasks, 2, &ALL)?;
         let noun = if tasks == 1 { "task" } else { "tasks" };
         for lane in &lanes {
             let name = lane.kind.name();
@@ -168,10 +173,16 @@ fn ratio(lanes: &[Lane], of: Kind, to: Kind, figure: impl Fn(&Round) -> f64) -> 
     Spread::of(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs)))
 }
 
-/// Runs all rivals in turn.
-fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<Vec<Lane>, String> {
+/// Runs the rivals in turn.
+fn race(
+    plan: &Plan,
+    servers: &Servers,
+    tasks: usize,
+    threads: usize,
+    kinds: &[Kind],
+) -> Result<Vec<Lane>, String> {
     let mut lanes = Vec::new();
-    for kind in ALL {
+    for &kind in kinds {
         let runtime = named_runtime(threads, kind.name())?;
         let rival = Arc::new(runtime.block_on(kind.start(servers.urls()))?);
         lanes.push(Lane { kind, rival, runtime, rounds: Vec::new() });

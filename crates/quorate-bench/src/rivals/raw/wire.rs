@@ -1,7 +1,7 @@
 use super::job::{Dialect, Job, Poll};
 use quorate::redis::probe::{self, Calls, ExpectedReply};
 use quorate::{
-    env::WallTime,
+    env::{SystemWorld, WallTime, World},
     node::{Batch, Request, Resource},
 };
 use redis::{Cmd, IntoConnectionInfo};
@@ -17,7 +17,7 @@ const BATCH_MAX: usize = 256;
 /// The largest number of writes in flight. Jobs that arrive in the meantime are sent together in
 /// the next write.
 const WRITES_MAX: usize = 2;
-/// The prefix of the raw drivers' keys, separate from all others.
+/// The prefix of the keys of the rival `limit`.
 const PREFIX: &str = "limit:";
 /// The marker that is sent with Quorate's script calls.
 const MARKER: &str = "no marker";
@@ -28,42 +28,65 @@ const COMPARE_AND_DELETE: &str =
 /// One connection to a server, and the protocol that its requests use.
 pub(super) struct RawConnection {
     stream: TcpStream,
+    /// The prefix of the keys. Each rival has its own, since a rival may leave locks behind at the end of a round.
+    prefix: &'static str,
     encoding: Encoding,
     read: Vec<u8>,
-    /// For each command whose reply is pending, the polls of its items. Each item's reply is a vote in its
-    /// poll.
-    pending: VecDeque<Vec<Arc<Poll>>>,
+    /// The replies that are pending.
+    pending: VecDeque<Pending>,
     /// The number of unanswered commands of each write.
     in_flight: VecDeque<usize>,
 }
 
+/// A reply that is pending, with the polls in which its items are votes.
+enum Pending {
+    /// A reply to a script of Quorate.
+    Call(Vec<Arc<Poll>>),
+    /// A reply to a plain command.
+    Command(Arc<Poll>),
+    /// A reply to MULTI, or to a command in a transaction.
+    Queued,
+    /// The reply to EXEC.
+    Transaction(Vec<Arc<Poll>>),
+}
+
 enum Encoding {
     Quorate(Box<Calls>),
+    Plain(Box<Calls>),
     Bare { script: String },
 }
 
 impl RawConnection {
-    pub(super) async fn open(url: &str, dialect: Dialect) -> Result<Self, String> {
+    pub(super) async fn open(url: &str, dialect: Dialect, of_majority: bool) -> Result<Self, String> {
         let fail = |error: io::Error| error.to_string();
-        let mut connection = Self::connect(url).await?;
+        let prefix = match (dialect, of_majority) {
+            (Dialect::Plain, _) => "plain:",
+            (_, true) => "limit-3:",
+            (_, false) => PREFIX,
+        };
+        let mut connection = Self::connect(url, prefix).await?;
         connection.encoding = match dialect {
             Dialect::Bare => {
                 Encoding::Bare { script: connection.load(COMPARE_AND_DELETE).await.map_err(fail)? }
             }
-            Dialect::Quorate => {
-                let set = redis::cmd("SET").arg(format!("{PREFIX}node")).arg(MARKER).get_packed_command();
+            Dialect::Quorate | Dialect::Plain => {
+                let set = redis::cmd("SET").arg(format!("{prefix}node")).arg(MARKER).get_packed_command();
                 connection.call(&set).await.map_err(fail)?;
                 let mut names = Vec::new();
                 for source in probe::sources() {
                     names.push(connection.load(source).await.map_err(fail)?);
                 }
-                Encoding::Quorate(Box::new(Calls::new(PREFIX, names).ok_or("a script was not loaded")?))
+                let calls = Box::new(Calls::new(prefix, names).ok_or("a script was not loaded")?);
+                match dialect {
+                    Dialect::Plain => Encoding::Plain(calls),
+                    _ => Encoding::Quorate(calls),
+                }
             }
         };
         Ok(connection)
     }
 
-    async fn connect(url: &str) -> Result<Self, String> {
+    async fn connect(url: &str, prefix: &'static str) -> Result<Self, String> {
         let info = url.into_connection_info().map_err(|error| error.to_string())?;
         let redis::ConnectionAddr::Tcp(host, port) = info.addr() else {
             return Err("the raw driver speaks plain TCP only; give a redis:// URL".to_owned());
@@ -73,6 +96,7 @@ impl RawConnection {
         stream.set_nodelay(true).map_err(fail)?;
         Ok(Self {
             stream,
+            prefix,
             encoding: Encoding::Bare { script: String::new() },
             read: Vec::new(),
             pending: VecDeque::new(),
@@ -82,7 +106,7 @@ impl RawConnection {
 
     /// Subscribes to the releases of `resource`, as a session of Quorate with a waiter does.
     pub(super) async fn listen(url: &str, resource: &Resource) -> Result<Self, String> {
-        let mut connection = Self::connect(url).await?;
+        let mut connection = Self::connect(url, PREFIX).await?;
         let calls = Calls::new(PREFIX, vec![String::new(); probe::sources().count()]);
         let calls = calls.ok_or("a name for each script is missing")?;
         for channel in [calls.waiters_channel(), calls.freed_channel(resource)] {
@@ -126,33 +150,25 @@ impl RawConnection {
     }
 
     fn encode(&mut self, jobs: Vec<Job>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let before = self.pending.len();
         match &self.encoding {
-            Encoding::Quorate(calls) => {
-                let (requests, polls): (Vec<_>, Vec<_>) =
-                    jobs.into_iter().map(|job| (job.request, job.poll)).unzip();
-                let not_after = WallTime::from_micros(1 << 60);
-                let (bytes, expected, order) =
-                    calls.encode(&Batch { requests, not_after, stamp: MARKER.into() });
-                self.in_flight.push_back(expected.len());
-                let mut polls = order.iter().map(|position| Arc::clone(&polls[*position]));
-                self.pending.extend(expected.into_iter().map(|reply| match reply {
-                    ExpectedReply::Items(items) | ExpectedReply::Commands(items) => {
-                        polls.by_ref().take(items).collect()
-                    }
-                    ExpectedReply::Page => Vec::new(),
-                }));
-                bytes
+            Encoding::Quorate(calls) => calls_of(calls, jobs, &mut bytes, &mut self.pending),
+            Encoding::Plain(calls) => {
+                let (acquires, releases): (Vec<_>, Vec<_>) =
+                    jobs.into_iter().partition(|job| matches!(job.request, Request::Acquire { .. }));
+                calls_of(calls, releases, &mut bytes, &mut self.pending);
+                transaction(acquires, self.prefix, &mut bytes, &mut self.pending);
             }
             Encoding::Bare { script } => {
-                let mut bytes = Vec::new();
-                self.in_flight.push_back(jobs.len());
                 for Job { request, poll } in jobs {
-                    bare(&request, script).write_packed_command(&mut bytes);
-                    self.pending.push_back(vec![poll]);
+                    bare(&request, self.prefix, script).write_packed_command(&mut bytes);
+                    self.pending.push_back(Pending::Command(poll));
                 }
-                bytes
             }
         }
+        self.in_flight.push_back(self.pending.len() - before);
+        bytes
     }
 
     /// Delivers every complete reply that has arrived.
@@ -160,12 +176,15 @@ impl RawConnection {
         let mut at = 0;
         while let Some(end) = reply_end(&self.read, at) {
             let reply = &self.read[at..end];
-            let polls = self.pending.pop_front().unwrap_or_default();
-            match self.encoding {
-                Encoding::Bare { .. } => {
-                    polls.iter().for_each(|poll| poll.vote(reply == b"+OK\r\n" || reply == b":1\r\n"));
+            match self.pending.pop_front() {
+                Some(Pending::Command(poll)) => poll.vote(reply == b"+OK\r\n" || reply == b":1\r\n"),
+                Some(Pending::Call(polls)) => {
+                    polls.iter().zip(votes(reply)).for_each(|(poll, yes)| poll.vote(yes));
                 }
-                Encoding::Quorate(_) => polls.iter().zip(votes(reply)).for_each(|(poll, yes)| poll.vote(yes)),
+                Some(Pending::Transaction(polls)) => {
+                    polls.iter().zip(grants(reply)).for_each(|(poll, yes)| poll.vote(yes));
+                }
+                Some(Pending::Queued) | None => {}
             }
             at = end;
             if let Some(remaining) = self.in_flight.front_mut() {
@@ -201,16 +220,63 @@ impl RawConnection {
     }
 }
 
-fn bare(request: &Request, script: &str) -> Cmd {
+/// Appends the script calls of Quorate's encoder.
+fn calls_of(calls: &Calls, jobs: Vec<Job>, bytes: &mut Vec<u8>, pending: &mut VecDeque<Pending>) {
+    if jobs.is_empty() {
+        return;
+    }
+    let (requests, polls): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.request, job.poll)).unzip();
+    let not_after = WallTime::from_micros(1 << 60);
+    let (encoded, expected, order) = calls.encode(&Batch { requests, not_after, stamp: MARKER.into() });
+    bytes.extend(encoded);
+    let mut polls = order.iter().map(|position| Arc::clone(&polls[*position]));
+    pending.extend(expected.into_iter().map(|reply| match reply {
+        ExpectedReply::Items(items) | ExpectedReply::Commands(items) => {
+            Pending::Call(polls.by_ref().take(items).collect())
+        }
+        ExpectedReply::Page => Pending::Call(Vec::new()),
+    }));
+}
+
+/// Appends the transaction with which Quorate acquires locks that it knows.
+fn transaction(jobs: Vec<Job>, prefix: &str, bytes: &mut Vec<u8>, pending: &mut VecDeque<Pending>) {
+    if jobs.is_empty() {
+        return;
+    }
+    let mut queues = redis::cmd("EXISTS");
+    redis::cmd("MULTI").write_packed_command(bytes);
+    pending.push_back(Pending::Queued);
+    let mut polls = Vec::with_capacity(jobs.len());
+    for Job { request, poll } in jobs {
+        let Request::Acquire { resource, owner, ttl, .. } = &request else { continue };
+        let end = (SystemWorld.wall() + *ttl).as_micros() / 1_000;
+        let mut set = redis::cmd("SET");
+        let key = resource.key();
+        set.arg(format!("{prefix}{key}")).arg(owner.as_str()).arg(&["NX", "GET", "PXAT"]).arg(end);
+        set.write_packed_command(bytes);
+        let counter = format!("{{{prefix}{key}}}:fence");
+        redis::cmd("INCRBY").arg(counter).arg(1).write_packed_command(bytes);
+        queues.arg(format!("{{{prefix}{key}}}:queue"));
+        pending.extend([Pending::Queued, Pending::Queued]);
+        polls.push(poll);
+    }
+    queues.write_packed_command(bytes);
+    redis::cmd("GET").arg(format!("{prefix}node")).write_packed_command(bytes);
+    redis::cmd("TIME").write_packed_command(bytes);
+    redis::cmd("EXEC").write_packed_command(bytes);
+    pending.extend([Pending::Queued, Pending::Queued, Pending::Queued, Pending::Transaction(polls)]);
+}
+
+fn bare(request: &Request, prefix: &str, script: &str) -> Cmd {
     let mut command = Cmd::new();
     match request {
         Request::Acquire { resource, owner, ttl, .. } => {
-            command.arg("SET").arg(format!("{PREFIX}bare:{resource}")).arg(owner.as_str());
+            command.arg("SET").arg(format!("{prefix}bare:{resource}")).arg(owner.as_str());
             command.arg("NX").arg("PX").arg(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         }
         Request::Release { resource, owner } => {
             command.arg("EVALSHA").arg(script).arg(1);
-            command.arg(format!("{PREFIX}bare:{resource}")).arg(owner.as_str());
+            command.arg(format!("{prefix}bare:{resource}")).arg(owner.as_str());
         }
         // The raw driver sends no other request.
         _ => {
@@ -258,6 +324,17 @@ fn votes(reply: &[u8]) -> impl Iterator<Item = bool> {
     })
 }
 
+/// Returns for each lock of a transaction whether it is acquired: SET has found no holder.
+fn grants(reply: &[u8]) -> impl Iterator<Item = bool> {
+    let mut at = reply.windows(2).position(|two| two == b"\r\n").map_or(reply.len(), |end| end + 2);
+    std::iter::from_fn(move || {
+        let set = at;
+        let counter = reply_end(reply, set)?;
+        at = reply_end(reply, counter)?;
+        Some(reply[set..counter] == *b"$-1\r\n")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,5 +350,7 @@ mod tests {
         assert_eq!(votes(reply).collect::<Vec<_>>(), [true, true, true, false]);
         assert_eq!(reply_end(b"+OK\r\n:1\r\n", 5), Some(9));
         assert_eq!(reply_end(b"$-1\r\n", 0), Some(5));
+        let of_two = b"*7\r\n$-1\r\n:5\r\n$1\r\nx\r\n:9\r\n:0\r\n$1\r\nm\r\n*2\r\n$1\r\n1\r\n$1\r\n2\r\n";
+        assert_eq!(grants(of_two).take(2).collect::<Vec<_>>(), [true, false]);
     }
 }
