@@ -12,6 +12,7 @@ use crate::{
         handle::SchedulerHandle,
         job::{Job, RunContext, to_handler},
         leader::{self, Leading},
+        plan::planner::Planner,
         policy::Labels,
         registry::{Handlers, JobRegistry, Phase},
         run::{assignment::WorkerParts, worker::take_runs},
@@ -222,6 +223,11 @@ impl Scheduler {
     /// Dropping the future drops the active runs. The ledger then has the starts of these runs, but not their
     /// ends. The next leader decides whether they run again.
     pub async fn lead(&self, term: Term) -> Result<(), SettingError> {
+        self.lead_term(term).await.map(drop)
+    }
+
+    /// Does the same, and returns what is left of the term, which takes a while to drop if the jobs are very many.
+    async fn lead_term(&self, term: Term) -> Result<Option<Planner>, SettingError> {
         let ledger = self.check()?;
         let _in_use = self.registry().enter();
         let (sender, requests) = mpsc::channel(PENDING_REQUESTS_MAX);
@@ -237,8 +243,7 @@ impl Scheduler {
             max_running: self.max_running.unwrap_or(usize::MAX),
             grace: self.election.grace(),
         };
-        leader::lead(leading, requests).await;
-        Ok(())
+        Ok(leader::lead(leading, requests).await)
     }
 
     /// Starts the task that takes and executes open runs. The task takes no more runs once `stop` is cancelled
@@ -334,9 +339,12 @@ impl SchedulerRun {
         let registry = scheduler.registry().clone();
         let _in_use = registry.enter();
         let (quorum, group) = (scheduler.election.quorum().clone(), Arc::clone(scheduler.election.group()));
+        // The lease is released before what is left of a term is dropped: the next leader waits for the lease.
+        let (left, mut dropped) = mpsc::unbounded_channel();
+        let _dropping = quorum.env().spawn_scoped(async move { while dropped.recv().await.is_some() {} });
         let campaign: Campaign<_> = self.scheduler.election.run(move |term: Term| {
-            let scheduler = scheduler.clone();
-            async move { scheduler.lead(term).await }
+            let (scheduler, left) = (scheduler.clone(), left.clone());
+            async move { scheduler.lead_term(term).await.map(|planner| drop(left.send(planner))) }
         });
         // A worker that does not lead also takes open runs, and refreshes the retention of its jobs' data.
         let stop = CancellationToken::new();

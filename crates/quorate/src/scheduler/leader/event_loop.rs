@@ -141,13 +141,17 @@ impl<'a> EventLoop<'a> {
 
     /// Runs the loop until the term must end, a later term has sealed the ledger, or the scheduler is being
     /// drained and the leader executes no run. Then waits until the runs that the leader still executes have
-    /// ended.
-    pub(in crate::scheduler) async fn run(mut self, mut requests: mpsc::Receiver<IncomingRequest>) {
+    /// ended. Returns the planner, which is of no use any more: the caller drops it when nothing waits for that.
+    pub(in crate::scheduler) async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<IncomingRequest>,
+    ) -> Planner {
         self.jobs_changed();
         self.serve(&mut requests).await;
         self.runs.next_start().set(None);
         self.write_mark();
         self.await_last_runs().await;
+        self.planner
     }
 
     async fn serve(&mut self, requests: &mut mpsc::Receiver<IncomingRequest>) {

@@ -7,7 +7,7 @@ use crate::{
     scheduler::{
         control::IncomingRequest,
         leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
-        plan::definitions::Definitions,
+        plan::{definitions::Definitions, planner::Planner},
         registry::Phase,
         store::{
             history_writer::HistoryWriter,
@@ -21,22 +21,26 @@ use crate::{
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Plans and runs the registry's jobs under the term. Returns once the term must end and every run has ended.
+/// Plans and runs the registry's jobs under the term. Returns once the term must end and every run has ended. What is left of a
+/// term with very many jobs takes a while to drop, so the caller gets it and drops it after the release of the lease.
 ///
 /// # Cancel safety
 /// Dropping the future drops the active runs. The ledger then has the starts of these runs, but not their ends.
-pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receiver<IncomingRequest>) {
+pub(in crate::scheduler) async fn lead(
+    leading: Leading,
+    requests: mpsc::Receiver<IncomingRequest>,
+) -> Option<Planner> {
     let writes = LedgerWrites::new(&leading.term, leading.ttl, leading.registry.counts().copies());
     let leading = Leading { ledger: leading.ledger.clone().observed_by(Arc::new(writes)), ..leading };
     let Leading { registry, ledger, term, .. } = &leading;
     // Dropping this guard reports to the registry that this scheduler no longer plans jobs under the term. The guard
     // is dropped when this function returns, or when its future is dropped. `SchedulerHandle::drain` waits
     // until then.
-    let Some(_lead) = registry.lead() else { return };
+    let _lead = registry.lead()?;
     let taken = tokio::select! { biased;
         // The draining began before the ledger was taken over. No run may start, so there is nothing to do.
-        () = registry.reached(Phase::Draining) => return,
-        () = term.step_down_token().cancelled() => return,
+        () = registry.reached(Phase::Draining) => return None,
+        () = term.step_down_token().cancelled() => return None,
         taken = TermLedger::take_over(ledger, term.unchecked_token(), may_found(term)) => taken,
     };
     let (led, adopted, mut copying) = match taken {
@@ -49,7 +53,8 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
                 term = term.unchecked_token().get(),
                 "resigning: {error}"
             );
-            return term.resign();
+            term.resign();
+            return None;
         }
     };
     let sealed = LedgerSnapshot::take(adopted).await;
@@ -83,18 +88,17 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     let event_loop = EventLoop::new(&leading, (sealed, definitions), led.clone(), history, next_start);
     let leads = async { tokio::join!(event_loop.run(requests), kept) };
     let mut leads = std::pin::pin!(leads);
-    tokio::select! { biased;
+    let planner = tokio::select! { biased;
         // The task ends while its handle exists only if this leader can no longer write the ledger. So it can start no more
         // runs. The resignation cancels the active runs and gives them the grace period to end. Otherwise a run that takes
         // hours would keep the lease, and no leader could start runs.
         _ = &mut copying => {
             tracing::error!(group = &**term.group(), term = term.unchecked_token().get(), "resigning: the ledger cannot be written any more");
             term.resign();
-            leads.await;
-            return;
+            return Some(leads.await.0);
         }
-        _ = &mut leads => {}
-    }
+        (planner, ()) = &mut leads => planner,
+    };
     // Without a handle, the task of the ledger ends once it has written what was ordered.
     drop(led);
     // The term releases its lease when this function returns. The ends of some runs may not be written yet. So
@@ -103,6 +107,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     if let Some(until) = term.work_until() {
         term.env().before(until, written).await;
     }
+    Some(planner)
 }
 
 /// Returns whether the leader may found the ledger: whether its lease is valid.
