@@ -61,7 +61,7 @@ pub struct Job {
     pub(super) work: Work,
     /// The payload of the runs that the schedule makes.
     pub(super) payload: Option<Payload>,
-    /// The time at which the job was stored on the nodes. `None` for a job of this process.
+    /// The time since which the ticks of a job that is stored on the nodes count. `None` for a job of this process.
     pub(super) stored: Option<WallTime>,
 }
 
@@ -339,8 +339,12 @@ impl Job {
     /// it was stored. Otherwise a single run whose time comes before the leader has registered its job would be lost. The
     /// part of a worker begins with its worker.
     pub(super) fn begins(&self, now: WallTime) -> WallTime {
-        let stored = self.stored.filter(|_| whole_of(&self.name).is_none());
-        stored.map_or(now, |stored| stored.min(now))
+        self.defined_at().map_or(now, |stored| stored.min(now))
+    }
+
+    /// Returns the time since which the ticks of the job count, if it has a definition of its own on the nodes.
+    pub(super) fn defined_at(&self) -> Option<WallTime> {
+        self.stored.filter(|_| whole_of(&self.name).is_none())
     }
 
     /// Returns the definition for the workers that execute a run of it, without the payload, which the run has. `None` if the

@@ -14,7 +14,7 @@ use crate::{
         },
         job::{Payload, RequestId},
         schedule::{Schedule, Zone},
-        store::{HistoryEntry, JobAction, JobRow, VALID_MAX},
+        store::{HistoryEntry, JobAction, JobRow, StoredJob, VALID_MAX},
     },
     session::{Seen, Sessions},
     vote::NoMajority,
@@ -358,8 +358,10 @@ impl Jobs {
     /// Reads the row of a job, without those of the other jobs. Only the error for an unknown job reads them all, to
     /// suggest a name.
     async fn row(&self, job: &str) -> Result<JobRow, JobsError> {
-        match self.stored_row(JobRow::key(job)).await? {
-            Some(row) => Ok(row),
+        let keys = [JobRow::key(job), StoredJob::key(job)];
+        let ledger = answers(LedgerView::read_keys(&self.ledger, &keys).await)?;
+        match status::jobs(&ledger).remove(job) {
+            Some(found) => Ok(found.row),
             None => self.find(job).await.map(|found| found.row),
         }
     }
@@ -372,11 +374,6 @@ impl Jobs {
             nearest: nearest(job, jobs.keys()),
             others: jobs.len(),
         })
-    }
-
-    async fn stored_row(&self, key: Arc<str>) -> Result<Option<JobRow>, JobsError> {
-        let ledger = answers(LedgerView::read_keys(&self.ledger, std::slice::from_ref(&key)).await)?;
-        Ok(ledger.records.get(&key).and_then(|value| JobRow::parse(value).ok()))
     }
 
     /// Reads the jobs of the group.

@@ -240,17 +240,19 @@ pub(super) fn schedule(row: &JobRow) -> Result<Schedule, InvalidSchedule> {
 pub(super) fn jobs(ledger: &LedgerView) -> BTreeMap<Arc<str>, RegisteredJob> {
     let mut running = running(ledger);
     let frozen = ledger.records.get(GroupFreeze::KEY).and_then(|row| GroupFreeze::parse(row).ok()?.last);
-    let rows = ledger
-        .records
-        .iter()
-        .filter_map(|(key, value)| Some((key.strip_prefix(JobRow::PREFIX)?, JobRow::parse(value).ok()?)));
-    let registered = |(name, row): (&str, JobRow)| {
-        let running = running.remove(name).unwrap_or_default();
-        let frozen = frozen.clone();
-        (name.into(), RegisteredJob { frozen, running, ..RegisteredJob::new(row) })
+    let mut stored = definitions(ledger);
+    let mut rows: BTreeMap<Arc<str>, JobRow> =
+        stored.iter().map(|(name, job)| (Arc::clone(name), row_of(job))).collect();
+    rows.extend(ledger.records.iter().filter_map(|(key, value)| {
+        Some((key.strip_prefix(JobRow::PREFIX)?.into(), JobRow::parse(value).ok()?))
+    }));
+    let registered = |(name, row): (Arc<str>, JobRow)| {
+        let running = running.remove(&name).unwrap_or_default();
+        let (frozen, stored) = (frozen.clone(), stored.remove(&name));
+        (name, RegisteredJob { frozen, running, stored, ..RegisteredJob::new(row) })
     };
-    let mut jobs: BTreeMap<Arc<str>, RegisteredJob> = rows.map(registered).collect();
-    note_stored(&mut jobs, ledger);
+    let mut jobs: BTreeMap<Arc<str>, RegisteredJob> = rows.into_iter().map(registered).collect();
+    note_lacked(&mut jobs, ledger);
     note_labels(&mut jobs, ledger);
     jobs
 }
@@ -275,8 +277,13 @@ fn note_labels(jobs: &mut BTreeMap<Arc<str>, RegisteredJob>, ledger: &LedgerView
     }
 }
 
-/// Adds what the ledger has of the jobs that are stored on the nodes, and why jobs wait.
-fn note_stored(jobs: &mut BTreeMap<Arc<str>, RegisteredJob>, ledger: &LedgerView) {
+/// Returns the row of a stored job that has nothing beside its definition. One that this version cannot run has an empty row.
+fn row_of(stored: &StoredDefinition) -> JobRow {
+    stored.job.as_ref().map(|job| JobRow::of_stored(job, stored.since)).unwrap_or_default()
+}
+
+/// Adds why jobs wait: the leader does not have them, this version cannot run them, or no worker has their handlers.
+fn note_lacked(jobs: &mut BTreeMap<Arc<str>, RegisteredJob>, ledger: &LedgerView) {
     let lacking = ledger.records.get(LackedJobs::KEY).and_then(|row| LackedJobs::parse(row));
     if let Some(LackedJobs { leader, jobs: lacked }) = &lacking {
         for job in lacked {
@@ -285,16 +292,14 @@ fn note_stored(jobs: &mut BTreeMap<Arc<str>, RegisteredJob>, ledger: &LedgerView
             }
         }
     }
-    let stored = definitions(ledger);
-    if stored.is_empty() {
+    if jobs.values().all(|job| job.stored.is_none()) {
         return;
     }
     let workers = ledger.records.iter().filter(|(key, _)| key.starts_with(WorkRow::prefix()));
     let workers = workers.filter_map(|(_, row)| WorkRow::parse(row));
     let handlers: BTreeSet<Arc<str>> = workers.flat_map(|row| row.who.handlers).collect();
-    for (name, stored) in stored {
-        // A job that no leader understands is not registered.
-        let job = jobs.entry(name).or_insert_with(|| RegisteredJob::new(JobRow::default()));
+    for job in jobs.values_mut() {
+        let Some(stored) = &job.stored else { continue };
         let lacks = match &stored.job {
             Err(why) => Some(format!("it is kept on the nodes, and this version cannot run it: {why}")),
             Ok(job) => job
@@ -303,7 +308,6 @@ fn note_stored(jobs: &mut BTreeMap<Arc<str>, RegisteredJob>, ledger: &LedgerView
                 .map(|name| format!("no live worker has its handler {:?}", plain(name, 128))),
         };
         job.waits_for = lacks.map(Into::into);
-        job.stored = Some(stored);
     }
 }
 
@@ -391,7 +395,7 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::{Schedule, job::RunOutcome};
+    use crate::scheduler::{Schedule, job::RunOutcome, store::StoredJob};
 
     fn term(number: u64) -> FencingToken {
         FencingToken::new(number)
@@ -421,6 +425,22 @@ mod tests {
         let found = jobs(&ledger(1, [row("s"), unreadable, (GroupFreeze::KEY.into(), frozen.to_value())]));
         assert_eq!(found.keys().map(|name| &**name).collect::<Vec<_>>(), ["j"]);
         assert_eq!((&*found["j"].row.schedule, &found["j"].frozen), ("s", &frozen.last));
+    }
+
+    #[test]
+    fn a_stored_job_is_listed_by_its_definition_until_it_has_a_row() {
+        let every = Schedule::every(Duration::from_secs(60)).unwrap();
+        let job = crate::scheduler::Job::named("j", every.clone(), "h");
+        let (at, id) = (WallTime::from_micros(5), RequestId::from_u128(9));
+        let definition = StoredJob::new(&"me".into(), at, id, (&job.definition().unwrap(), &job));
+        let definition = (StoredJob::key("j"), definition.to_value());
+        let found = &jobs(&ledger(1, [definition.clone(), run(2, &started(1))]))["j"];
+        assert_eq!((found.row.since, found.schedule().unwrap(), found.running.len()), (at, every, 1));
+        assert!(
+            found.stored.is_some() && found.waits_for.as_ref().is_some_and(|why| why.contains("handler"))
+        );
+        let found = &jobs(&ledger(1, [definition, row("s")]))["j"];
+        assert_eq!((&*found.row.schedule, found.stored.is_some()), ("s", true));
     }
 
     #[test]

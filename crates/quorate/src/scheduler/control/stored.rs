@@ -21,6 +21,8 @@ pub struct StoredDefinition {
     pub by: Arc<str>,
     /// The time of the last change.
     pub at: WallTime,
+    /// The time since which its ticks count, unless the row of the job has another one.
+    pub(in crate::scheduler) since: WallTime,
     /// The request of the last change. It names this version of the definition.
     pub version: RequestId,
     /// The job, or the reason why this version cannot run it. Then the nodes keep it.
@@ -36,12 +38,14 @@ pub(in crate::scheduler) fn definitions(ledger: &LedgerView) -> BTreeMap<Arc<str
         let stored = match StoredJob::parse(value) {
             Ok(row) => {
                 let job = row.definition(name).and_then(|definition| definition.job()).map_err(Into::into);
-                StoredDefinition { name: name.into(), by: row.by, at: row.at, version: row.version, job }
+                let (since, version) = (row.since, row.version);
+                StoredDefinition { name: name.into(), by: row.by, at: row.at, since, version, job }
             }
             Err(error) => StoredDefinition {
                 name: name.into(),
                 by: "".into(),
                 at: WallTime::default(),
+                since: WallTime::default(),
                 version: RequestId::from_u128(0),
                 job: Err(plain(&error.to_string(), 300).into()),
             },

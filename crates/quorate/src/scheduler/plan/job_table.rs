@@ -60,7 +60,8 @@ struct Slot {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The first write of the job's row is in progress. No run of the job starts before this write has ended.
+    /// The first write of the job's row, or of its definition, is in progress. No run of the job starts before this write has
+    /// ended.
     Registering,
     Open,
     /// The job was removed. Active runs continue, and no further run of the job starts.

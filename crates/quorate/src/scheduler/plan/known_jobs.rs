@@ -3,7 +3,7 @@
 use crate::{
     env::WallTime,
     plain::plain,
-    scheduler::store::{JobRow, RecordError, saved_state::SavedState, snapshot::LedgerSnapshot},
+    scheduler::store::{JobRow, RecordError, StoredJob, saved_state::SavedState, snapshot::LedgerSnapshot},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,6 +55,12 @@ impl NeededRecords {
     /// Adds the record window that the stored row of a job names.
     pub(in crate::scheduler) fn add_window(&mut self, window: Duration) {
         self.window = self.window.max(window);
+    }
+
+    /// Adds a job that is stored on the nodes and that this version cannot run.
+    pub(in crate::scheduler) fn add_not_run(&mut self, job: &str, row: &StoredJob, sealed: &LedgerSnapshot) {
+        self.add_window(row.window.unwrap_or_default());
+        sealed.unfinished(job).for_each(|(_, record)| self.hold(job, record.at()));
     }
 
     /// Adds the jobs of the ledger that the leader does not have: those for which `is_known` returns false. Logs each

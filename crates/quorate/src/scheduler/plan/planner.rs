@@ -7,7 +7,7 @@ use crate::{
     node::FencingToken,
     scheduler::{
         alert::JobAlert,
-        job::Job,
+        job::{Job, RequestId},
         plan::{
             definitions::Definitions,
             effect::Effect,
@@ -91,6 +91,8 @@ pub(in crate::scheduler) struct Planner {
     table: JobTable,
     /// The jobs that are stored on the nodes.
     definitions: Definitions,
+    /// The jobs whose definitions a majority has not confirmed yet, with the requests that store them. A new one starts no run.
+    unconfirmed: BTreeMap<Arc<str>, RequestId>,
     /// The names of the jobs of this process.
     own: BTreeSet<Arc<str>>,
     every: EveryJobs,
@@ -154,6 +156,7 @@ impl Planner {
             table: JobTable::new(max_running, left_out.keys, measures.clone()),
             left_out,
             definitions,
+            unconfirmed: BTreeMap::new(),
             own: BTreeSet::new(),
             removed: BTreeMap::new(),
             freeze,
@@ -284,6 +287,9 @@ impl Planner {
         if self.to_take.is_empty() && !mem::replace(&mut self.is_complete, true) {
             let is_known = |job: &str| knows(&self.table, &self.removed, job);
             self.needed.add_unknown(&self.group, &self.sealed, is_known);
+            for (job, row) in self.definitions.not_run() {
+                self.needed.add_not_run(job, row, &self.sealed);
+            }
             self.resume_requests(now);
             let is_known = |job: &str| knows(&self.table, &self.removed, job);
             for key in self.unknown_runs.watch(&self.sealed, is_known, &mut self.effects) {

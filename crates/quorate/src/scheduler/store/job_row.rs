@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 const REQUESTS_MAX: usize = 8;
 
 /// The row of a job in its group's ledger, under `job/NAME`. The leader writes the row, and any client may read
-/// it.
+/// it. A job that is stored on the nodes has none until it has something beside its definition, such as a pause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
     /// No tick before this time is due. A leader sets this time when it first has the job, when the schedule or
@@ -104,6 +104,12 @@ impl JobRow {
     /// Returns the key of a job's row.
     pub fn key(job: &str) -> Arc<str> {
         format!("{}{job}", Self::PREFIX).into()
+    }
+
+    /// Returns the row of a job that is stored on the nodes and has nothing beside its definition. Its ticks count from `since`
+    /// on.
+    pub(in crate::scheduler) fn of_stored(job: &Job, since: WallTime) -> Self {
+        Self { since, ..Self::default() }.described_by(job, since)
     }
 
     /// Returns the row with the schedule and the rules of `job`.

@@ -3,22 +3,24 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{JobDefinition, RequestId},
+        job::{Job, JobDefinition, RequestId},
         store::{
             RecordError,
             job_row::{note_requests, parse},
+            record_life,
         },
     },
 };
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// The format of the rows that this version writes.
 const FORMAT: u32 = 1;
 /// The number of requests that the log of changes has.
 const LOG_MAX: usize = 64;
 
-/// The row `def/NAME` of a job that is stored on the nodes. The leader writes it, and any client may read it.
+/// The row `def/NAME` of a job that is stored on the nodes. The leader writes it, and any client may read it. Its value has
+/// two lines: what follows here as JSON, and the definition. So the definition is neither escaped nor parsed twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredJob {
     /// The number of the format. A leader keeps a row of a format that it does not know, and does not run its job.
@@ -29,7 +31,16 @@ pub struct StoredJob {
     pub at: WallTime,
     /// The request that changed it last, which names this version of the definition.
     pub version: RequestId,
+    /// The time since which its ticks count: that of the last change of its schedule or placement. A row of the job, which it gets
+    /// with a pause, may have a later one.
+    #[serde(default)]
+    pub(in crate::scheduler) since: WallTime,
+    /// The time for which the ledger keeps the records of the job's ticks, even under a leader that cannot run it. In JSON,
+    /// in microseconds.
+    #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
+    pub(in crate::scheduler) window: Option<Duration>,
     /// The definition, as JSON.
+    #[serde(skip)]
     pub definition: Arc<str>,
 }
 
@@ -69,14 +80,16 @@ impl StoredJob {
     /// The prefix of the keys of these rows.
     pub const PREFIX: &str = "def/";
 
-    /// Returns the row of a definition that `by` stores at `at`.
+    /// Returns the row of a definition that `by` stores at `at`. `job` is the job of the definition.
     pub(in crate::scheduler) fn new(
         by: &Arc<str>,
         at: WallTime,
         version: RequestId,
-        definition: &JobDefinition,
+        (definition, job): (&JobDefinition, &Job),
     ) -> Self {
-        Self { format: FORMAT, by: Arc::clone(by), at, version, definition: definition.to_text() }
+        let (by, window) = (Arc::clone(by), Some(record_life::window(job)));
+        let since = job.stored.unwrap_or(at);
+        Self { format: FORMAT, by, at, version, since, window, definition: definition.to_text() }
     }
 
     /// Returns the key of a job's row.
@@ -86,7 +99,8 @@ impl StoredJob {
 
     /// Returns the value of the row.
     pub fn to_value(&self) -> Arc<str> {
-        serde_json::to_string(self).unwrap_or_default().into()
+        let head = serde_json::to_string(self).unwrap_or_default();
+        format!("{head}\n{}", self.definition).into()
     }
 
     /// Reads a row from its value.
@@ -94,7 +108,8 @@ impl StoredJob {
     /// # Errors
     /// [`RecordError`] if no version could have written the value.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
-        parse("stored job", value)
+        let (head, definition) = value.split_once('\n').unwrap_or((value, ""));
+        Ok(Self { definition: definition.into(), ..parse("stored job", head)? })
     }
 
     /// Returns the definition of the job called `name`.
@@ -146,15 +161,15 @@ mod tests {
     fn a_row_of_a_newer_version_is_read_and_not_understood() {
         let job = Job::named("beat", Schedule::every(std::time::Duration::from_secs(1)).unwrap(), "h");
         let definition = job.definition().unwrap();
-        let row =
-            StoredJob::new(&"me".into(), WallTime::from_micros(5), RequestId::from_u128(9), &definition);
+        let (at, id) = (WallTime::from_micros(5), RequestId::from_u128(9));
+        let row = StoredJob::new(&"me".into(), at, id, (&definition, &job));
         let read = StoredJob::parse(&row.to_value()).unwrap();
         assert_eq!((&read, read.definition("beat")), (&row, Ok(definition)));
         assert!(read.definition("other").unwrap_err().contains("another name"));
         let newer = row.to_value().replace("\"format\":1", "\"format\":2,\"moon\":true");
         let newer = StoredJob::parse(&newer).unwrap();
         assert!(newer.definition("beat").unwrap_err().contains("its format is 2"));
-        assert_eq!(&*newer.by, "me");
+        assert_eq!((&*newer.by, newer.window), ("me", Some(record_life::window(&job))));
     }
 
     #[test]

@@ -24,11 +24,11 @@ pub(in crate::scheduler) struct FoundJob {
     pub(in crate::scheduler) led: LedJob,
     /// The runs of earlier terms that this leader only closes, without executing them.
     pub(in crate::scheduler) lost: Vec<PendingRun>,
-    /// True if the ledger has no row of the job. The job is then new to the group.
+    /// True if the ledger has neither a row nor a definition of the job. The job is then new to the group.
     pub(in crate::scheduler) is_new: bool,
     /// True if the leader must write the job's row, because the ledger has no such row, or has a different one.
     pub(in crate::scheduler) write: bool,
-    /// The record window that the stored row names. Zero without a row.
+    /// The record window that the row names. Zero for a new job.
     pub(in crate::scheduler) window: Duration,
     /// The reason why the stored row cannot be read.
     pub(in crate::scheduler) unreadable: Option<RecordError>,
@@ -104,7 +104,9 @@ pub(in crate::scheduler) fn find(
                 unreadable = Some(why);
                 None
             });
-            (row, false, now, sealed.state(&job.name))
+            let row = row.or_else(|| job.defined_at().map(|since| JobRow::of_stored(&job, since)));
+            // A row that cannot be read is written again.
+            (row, unreadable.is_some(), now, sealed.state(&job.name))
         }
     };
     let is_new = row.is_none();

@@ -58,15 +58,28 @@ impl Planner {
         }
         let mut rows = Vec::with_capacity(jobs.len() + 1);
         for (definition, job) in jobs {
-            let row = StoredJob::new(&request.by, now, request.id, &definition);
+            let row = StoredJob::new(&request.by, now, request.id, (&definition, &job));
             let (key, value) = self.definitions.put(row, Arc::clone(&job));
             rows.push((key, Some(value)));
             if !job.is_single_run() {
                 self.effects.push(Effect::OnNodes { job: Arc::clone(&job.name), is_stored: true });
             }
+            self.unconfirmed.insert(Arc::clone(&job.name), request.id);
             self.take_job(&job, now);
         }
         Ok(self.definitions_granted(request.id, &text, rows))
+    }
+
+    /// Notes that a majority has stored the definitions of a request.
+    pub(super) fn confirm_definitions(&mut self, request: RequestId) {
+        let table = &mut self.table;
+        self.unconfirmed.retain(|job, of| {
+            let is_confirmed = *of == request;
+            if is_confirmed && let Some(id) = table.id(job) {
+                table.registered(id);
+            }
+            !is_confirmed
+        });
     }
 
     /// Removes a job from the nodes.
@@ -145,7 +158,7 @@ impl Planner {
         let leader = self.reporter.worker();
         let unreadable = |why| format!("the leader {leader} cannot run the definition: {why}");
         let definition = JobDefinition::parse(text).map_err(unreadable)?;
-        let job = self.definitions.job_of(&definition, now).map_err(unreadable)?;
+        let job = self.definitions.job_to_store(&definition, now).map_err(unreadable)?;
         check_one(&job).map_err(|fault| fault.error.to_string())?;
         let name = &job.name;
         if !self.definitions.contains(name) {

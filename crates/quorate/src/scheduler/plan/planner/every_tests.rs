@@ -132,7 +132,8 @@ async fn a_worker_that_is_new_under_a_new_leader_runs_no_earlier_tick_of_a_store
         store::{StoredJob, snapshot::tests::SECOND},
     };
     let scrub = Job::named("scrub", Schedule::every(SECOND).unwrap(), "h").placement(Placement::EveryWorker);
-    let row = StoredJob::new(&"me".into(), at(5), RequestId::from_u128(7), &scrub.definition().unwrap());
+    let row =
+        StoredJob::new(&"me".into(), at(5), RequestId::from_u128(7), (&scrub.definition().unwrap(), &scrub));
     let of = (FencingToken::new(3), at(11));
     let closed = RunRecord::closed(&Arc::from("w"), (RunOutcome::Done, ""), Some(Duration::ZERO), of);
     let whole = JobRow { since: at(10), ..Default::default() }.described_by(&scrub.whole(), at(10));

@@ -46,7 +46,8 @@ impl Planner {
             "found"
         );
         let (value, state, waiting) = (led.row().to_value(), led.state().clone(), led.alerts().len());
-        let id = self.table.add(led, write && is_new);
+        let is_unconfirmed = self.unconfirmed.contains_key(&job.name);
+        let id = self.table.add(led, write && is_new || is_unconfirmed);
         match (write, is_new) {
             (true, true) => {
                 let (job, due) = (Arc::clone(&job.name), next.unwrap_or_default());

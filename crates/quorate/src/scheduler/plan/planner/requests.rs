@@ -79,6 +79,7 @@ impl Planner {
     /// Handles the event that a majority has stored the row of a request. Returns the answer to the request.
     pub(in crate::scheduler) fn stored(&mut self, granted: Granted, now: WallTime) -> JobResponse {
         let id = granted.id;
+        self.confirm_definitions(id);
         let (answer, is_new) = self.requests.stored(granted);
         if is_new {
             self.enqueue_next(id, now);

@@ -392,6 +392,40 @@ fn a_new_leader_follows_the_recorded_ends_that_have_no_run_yet() {
     assert_eq!(followed(ledger(vec![closed("ok", 7)])), [at(8)], "the other one has run");
 }
 
+#[test]
+fn a_stored_job_needs_no_row_and_runs_once_a_majority_has_its_definition() {
+    use crate::scheduler::{
+        plan::requests::{Asked, Granted},
+        store::{DefinitionText, JobAction, JobRequest, StoredJob},
+    };
+    let mut planner = Planner::new(snapshot([]), Definitions::default(), settings());
+    take_over(&mut planner, 9);
+    let put = |planner: &mut Planner, id: u32, seconds: u32, now: u64| -> (Box<Granted>, WallTime) {
+        let job = Job::named("beat", Schedule::every(seconds * SECOND).unwrap(), "h");
+        let definitions = vec![DefinitionText::new(&job.definition().unwrap())];
+        let what = JobAction::Put { job: "beat".into(), definitions, expect: None };
+        let (id, by) = (RequestId::from_u128(id.into()), "me".into());
+        let asked = planner.ask(&JobRequest { id, by, at: at(now), valid_for: SECOND, what }, true, at(now));
+        let Asked::Store(mut granted) = asked else { panic!("{asked:?}") };
+        assert_eq!(row_of(&take_over(planner, now), "job/beat"), None);
+        let rows = granted.take_rows();
+        assert_eq!(rows.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), ["def/beat", "definitions"]);
+        (granted, StoredJob::parse(rows[0].1.as_ref().unwrap()).unwrap().since)
+    };
+    let (granted, since) = put(&mut planner, 1, 1, 10);
+    assert_eq!(since, at(10));
+    assert!(starts(&mut planner, 11).is_empty(), "no majority has the definition");
+    planner.stored(*granted, at(11));
+    assert_eq!(starts(&mut planner, 11).len(), 1);
+    assert_eq!(put(&mut planner, 2, 1, 20).1, at(10), "its ticks go on to count");
+    let mut planner = Planner::new(snapshot([]), Definitions::default(), settings());
+    take_over(&mut planner, 9);
+    put(&mut planner, 1, 60, 10);
+    let job = Job::named("beat", Schedule::every(90 * SECOND).unwrap(), "h");
+    let stored = planner.definitions.job_to_store(&job.definition().unwrap(), at(30)).unwrap();
+    assert_eq!(stored.stored, Some(at(30)), "another schedule");
+}
+
 /// Returns a planner of which the ledger has the stored job `once`, due at `due`, and a freeze of the group until 30 s.
 async fn frozen_with_single_run(due: u64) -> Planner {
     use crate::scheduler::{
@@ -400,7 +434,7 @@ async fn frozen_with_single_run(due: u64) -> Planner {
     };
     let single = Job::named("once", Schedule::at(at(due)), "h").misfire(Misfire::run_once(100 * SECOND));
     let id = RequestId::from_u128(7);
-    let definition = StoredJob::new(&"me".into(), at(5), id, &single.definition().unwrap());
+    let definition = StoredJob::new(&"me".into(), at(5), id, (&single.definition().unwrap(), &single));
     let mut freeze = GroupFreeze::default();
     freeze.freeze(id, Paused { at: at(6), until: Some(at(30)), ..Paused::default() });
     let rows = [

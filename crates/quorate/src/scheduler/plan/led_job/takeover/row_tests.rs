@@ -1,5 +1,6 @@
 use super::{super::pause::EndedPause, *};
 use crate::{
+    ledger::FOUNDED,
     node::FencingToken,
     scheduler::{
         alert::AlertKind,
@@ -42,6 +43,24 @@ fn an_unknown_job_begins_now_and_a_stored_row_is_not_written_again() {
     assert!(!found.is_new && !found.write, "whichever leader wrote it");
     assert_eq!(found.led.row, new);
     assert_eq!(found.window, 100 * SECOND);
+}
+
+#[test]
+fn a_stored_job_needs_no_row_and_its_ticks_count_from_its_definition_on() {
+    let stored_at = |seconds| Arc::new(Job { stored: Some(at(seconds)), ..Job::clone(&job(1)) });
+    let found = find(stored_at(9), &snapshot([]), None, None, at(50));
+    assert!(!found.is_new && !found.write, "the next leader finds the same");
+    assert_eq!((found.led.row.since, found.window), (at(9), 100 * SECOND));
+    let founded = snapshot([(FOUNDED.into(), at(20).as_micros().to_string().into())]);
+    let found = find(stored_at(9), &founded, None, None, at(50));
+    assert_eq!(found.led.row.since, at(9), "ticks before the founding may have run, and are not forgotten");
+    let unreadable = snapshot([(JobRow::key("j"), "{".into())]);
+    assert!(find(stored_at(9), &unreadable, None, None, at(50)).write);
+    let paused = JobRow { paused: Some(pause(None)), ..written(&job(1), 7) };
+    let found = find(stored_at(9), &stored(&paused), None, None, at(50));
+    assert!(found.led.is_paused() && found.led.row.since == at(7), "a row counts");
+    let part = Arc::new(stored_at(9).part("w"));
+    assert!(find(part, &snapshot([]), None, None, at(50)).is_new, "a part has no definition of its own");
 }
 
 #[test]
