@@ -7,7 +7,7 @@
 //!
 //! | plan | work | faults | checks |
 //! | --- | --- | --- | --- |
-//! | `soak` | locks, jobs, messages | random, of 23 kinds | every invariant |
+//! | `soak` | locks, jobs, shards, messages | random, of 23 kinds | every invariant |
 //! | `weather` | the same, on machines that are namespaces | random, of 29 kinds, of networks, clocks and node sets too | every invariant |
 //! | `guarantees` | four jobs | the leader killed, terminated, stopped, cut off | every tick and history |
 //! | `any-worker` | forty jobs placed on any worker | a worker killed every ten seconds | every tick, history and share |

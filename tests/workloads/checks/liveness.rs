@@ -1,7 +1,7 @@
 use super::Check;
 use crate::{
     harness::{Entry, Event, Truth},
-    work::TERM,
+    work::{TERM, shards::SHARD},
 };
 use quorate::env::BootTime;
 use quorate_tests::support::Who;
@@ -12,10 +12,10 @@ use std::time::Duration;
 /// fault.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    last: [BootTime; 4],
+    last: [BootTime; KINDS.len()],
     /// For each kind of work, the fault-free phase for which a violation was reported. So each phase is
     /// reported only once.
-    reported: [Option<BootTime>; 4],
+    reported: [Option<BootTime>; KINDS.len()],
     /// The last fault-free phase that was long enough for every limit, and the number of such phases so far.
     judged: (Option<BootTime>, usize),
 }
@@ -29,11 +29,12 @@ impl Liveness {
 
 /// The kinds of work, with the longest time that may pass without an event of each. A crashed holder blocks
 /// other workers for its TTL of 2 s. The rest is a margin for a busy machine.
-const KINDS: [(&str, Duration); 4] = [
+const KINDS: [(&str, Duration); 5] = [
     ("leader", Duration::from_secs(5)),
     ("lock acquired", Duration::from_secs(5)),
     ("run done", Duration::from_secs(7)),
     ("message done", Duration::from_secs(7)),
+    ("shard owned", Duration::from_secs(5)),
 ];
 
 impl Check for Liveness {
@@ -43,6 +44,11 @@ impl Check for Liveness {
             Event::Acquired { resource, .. } if resource.starts_with("lock-") => 1,
             Event::RunDone { .. } => 2,
             Event::MessageDone { .. } => 3,
+            Event::Acquired { resource, .. } | Event::Valid { resource, .. }
+                if resource.starts_with(SHARD) =>
+            {
+                4
+            }
             _ => return Vec::new(),
         };
         self.last[kind] = self.last[kind].max(entry.at());
@@ -87,12 +93,12 @@ mod tests {
         assert!(check.settle(at(64_000), &truth).is_empty(), "not yet");
         check.on_event(who(0), &valid(64_500, TERM, 1, 0), &truth);
         let found = check.settle(at(69_000), &truth);
-        assert_eq!(found.len(), 3, "{found:?}");
+        assert_eq!(found.len(), 4, "{found:?}");
         assert!(check.settle(at(69_100), &truth).is_empty(), "reported before");
         assert_eq!(check.settle(at(70_000), &truth).len(), 1, "now the leader, too");
         truth.disturb(at(70_500));
         assert!(check.settle(at(71_000), &truth).is_empty());
-        assert_eq!(check.settle(at(80_000), &truth).len(), 4);
+        assert_eq!(check.settle(at(80_000), &truth).len(), 5);
         assert_eq!(check.phases(), 2);
     }
 }

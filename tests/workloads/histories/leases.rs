@@ -1,5 +1,8 @@
 use super::{belief::Belief, moment, process};
-use crate::harness::{Entry, Event, Truth};
+use crate::{
+    harness::{Entry, Event, Truth},
+    work::shards::SHARD,
+};
 use quorate::env::BootTime;
 use quorate_testkit::history::{Findings, History, Limits, Lock, LockCall, Moment, Operation};
 use quorate_tests::support::Who;
@@ -105,9 +108,13 @@ impl Leases {
     }
 }
 
-/// Returns the kind of a lease: a worker holds one lock at a time, and one term.
+/// Returns the kind of a lease: a worker holds one lock at a time, one term, and each shard once.
 fn kind(resource: &str) -> &str {
-    if resource.starts_with("election/") { "term" } else { "lock" }
+    match resource {
+        shard if shard.starts_with(SHARD) => shard,
+        term if term.starts_with("election/") => "term",
+        _ => "lock",
+    }
 }
 
 #[cfg(test)]

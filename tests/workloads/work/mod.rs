@@ -4,6 +4,7 @@ pub(crate) mod lead;
 pub(crate) mod leadership;
 pub(crate) mod locks;
 pub(crate) mod messages;
+pub(crate) mod shards;
 
 pub(crate) use lead::TERM;
 
@@ -40,7 +41,7 @@ pub(crate) type Failure = Box<dyn Error>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// For the plans `soak` and `weather`: competes for locks and writes to the stores that they protect, runs jobs while
-    /// it leads, and handles messages. The first message was sent at `epoch`. There is one store for each lock.
+    /// it leads, owns shards, and handles messages. The first message was sent at `epoch`. There is one store for each lock.
     Soak { epoch: u64, stores: Vec<SocketAddr> },
     /// For the plan `guarantees`: runs jobs while it leads.
     Jobs,
@@ -106,14 +107,15 @@ async fn soak(
     let rng = |label: &str| SeedRng::new(seed, &format!("{label}-{}", assignment.name()));
     // An element is written only once: each run of each worker has numbers of its own.
     let elements = (u64::from(assignment.run) * 1000 + assignment.member as u64) * 1_000_000;
-    let (led, locked, handled, ended, ()) = tokio::join!(
+    let (led, locked, owned, handled, ended, ()) = tokio::join!(
         lead::lead(quorum, journal, lead::SOAK, ttl, &stop),
         locks::compete(quorum, journal, rng("locks"), ttl, (stores, elements), &stop),
+        shards::own(quorum, journal, ttl, &stop),
         messages::handle(quorum, journal, rng("messages"), ttl, epoch, &stop),
         until_told_to_end(&stop),
         pulse(journal, &stop),
     );
-    led.and(locked).and(handled).and(ended)
+    led.and(locked).and(owned).and(handled).and(ended)
 }
 
 async fn jobs(assignment: &Assignment, quorum: &Quorum, journal: &Journal) -> Result<(), Failure> {
