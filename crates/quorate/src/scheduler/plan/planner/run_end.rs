@@ -10,6 +10,7 @@ use crate::{
             effect::{Effect, RunCompletion},
             job_id::JobId,
         },
+        policy::Placement,
         run::{on_leader::RunEnd, pending_run::PendingRun},
         store::{HistoryEntry, history_writer::RunReport},
     },
@@ -50,8 +51,14 @@ impl Planner {
             None if is_over => self.on_end(id, now),
             _ => {}
         }
-        // A single run on every worker is over once all its parts are.
-        if let Some(whole) = self.table.id(whole_of(&job.name).unwrap_or(&job.name)) {
+        // A single run on every worker is over once all its parts are. A run that was not started, or that the next leader
+        // decides on, is not over.
+        let whole = match job.placement {
+            Placement::EveryWorker => Some(&*job.name),
+            _ => whole_of(&job.name),
+        };
+        if let Some(whole) = whole.filter(|_| is_over && !stepping_down).and_then(|name| self.table.id(name))
+        {
             self.retire(whole, now);
         }
         self.close_ended();

@@ -459,6 +459,17 @@ async fn a_single_run_that_is_due_after_a_freeze_is_kept_by_a_leader_that_finds_
 }
 
 #[tokio::test]
+async fn a_single_run_that_was_not_started_when_the_term_ended_is_kept_for_the_next_leader() {
+    for end in [RunEnd::Abandoned, RunEnd::Left] {
+        let mut planner = frozen_with_single_run(40).await;
+        let started = starts(&mut planner, 41);
+        planner.run_ended(completion(&started[0], Some(end)), true, at(42));
+        assert!(planner.definitions().contains("once"));
+        assert!(!planner.take_effects().iter().any(|effect| matches!(effect, Effect::RemoveRow { .. })));
+    }
+}
+
+#[tokio::test]
 async fn a_single_run_that_a_freeze_covers_is_entered_and_removed_at_its_end() {
     let mut planner = frozen_with_single_run(20).await;
     assert!(starts(&mut planner, 21).is_empty() && planner.definitions().contains("once"));
