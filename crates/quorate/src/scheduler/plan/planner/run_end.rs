@@ -29,20 +29,27 @@ impl Planner {
         let Some(id) = owner else { return self.watch_ended(&key, end, now) };
         let Some(job) = self.table.get(id).map(|led| Arc::clone(led.job())) else { return };
         let Some(run) = self.table.end(id, &key) else { return };
-        let request = run.request();
+        let (request, at) = (run.request(), run.at);
         let is_over = match end {
             Some(RunEnd::Interrupted(entry, again)) if !stepping_down => {
                 self.run_again(id, &entry, *again, now);
                 false
             }
-            Some(end) => self.report_end(Arc::clone(&job), run, end, now),
+            Some(end) => {
+                let is_over = self.report_end(Arc::clone(&job), run, end, now);
+                if !is_over {
+                    // Without this, the job would seem to be over, and a single run would be removed.
+                    self.table.change(id, |led| led.leave_to_next(at));
+                }
+                is_over
+            }
             None => {
                 let tick = job.schedule.format(run.tick);
                 tracing::error!(job = &*job.name, tick, "its run panicked; the next leader decides on it");
                 // This leader leaves the run to the next leader. A scheduled run is treated as ended, so that a
                 // schedule that counts from the ends of runs can continue. A request does not continue with its
                 // next run, because the next leader must first decide on this run.
-                self.table.change(id, |led| led.leave_to_next(run.at));
+                self.table.change(id, |led| led.leave_to_next(at));
                 request.is_none()
             }
         };
