@@ -94,6 +94,8 @@ excuses! {
     AttemptsForgotten, "attempts: servers lost or reset the count", CLAIM_FAILURES;
     /// A message was given up with counts that had been withdrawn or reset, and came back in a snapshot.
     AttemptsRestored, "attempts: a server came back with a snapshot", CLAIM_FAILURES;
+    /// A message was given up with counts from before its reset: an attempt continued them while the reset was under way.
+    AttemptsDuringReset, "attempts: one began during the reset", CLAIM_FAILURES;
     /// A message was given up with the count of an attempt that had not begun.
     AttemptsLeft, "attempts: an attempt left its count behind", CLAIM_FAILURES;
     /// A server released the claim of a cancelled attempt and kept its count: the claim was made during or soon after

@@ -66,6 +66,10 @@ impl Claims {
     /// fingerprint of its payload. The nodes refuse the reset while a worker holds the message, and if the
     /// message is done.
     ///
+    /// # What is not guaranteed
+    /// If a worker claims the message before every node has carried the reset out, its attempt may continue the old count,
+    /// so the message can be given up earlier than a new one, or at once.
+    ///
     /// # Errors
     /// [`ClaimError`]. Every node must confirm the reset, since any other node would still report the message
     /// as given up. If a node is unreachable, the result is [`ClaimError::NoMajority`]: call `reset` again.

@@ -9,6 +9,9 @@ use std::{
     time::Duration,
 };
 
+/// The longest time between the grant of a claim and the count of its attempt: the longest TTL of a claim.
+const COUNTED_IN: Duration = Duration::from_secs(3);
+
 /// All attempts that a server has ever counted, for each message.
 #[derive(Debug, Default)]
 pub(super) struct AttemptLog {
@@ -22,6 +25,8 @@ pub(super) struct Message {
     /// True if a server has come back with a snapshot since the last reset. It may have counts that were withdrawn
     /// or reset.
     pub(super) restored: bool,
+    /// The true time at which the last reset was confirmed.
+    reset_at: Option<Duration>,
     /// The fingerprints in the done records that a server has stored.
     pub(super) recorded: BTreeSet<Arc<str>>,
 }
@@ -51,6 +56,9 @@ pub(super) struct Attempt {
     pub(super) may_stay: bool,
     /// True if the message was reset since the attempt was counted.
     pub(super) is_reset: bool,
+    /// True if the attempt was counted while a reset was under way, or its worker was granted the claim by then. A node that
+    /// had not carried the reset out may have reported the attempts before.
+    pub(super) during_reset: bool,
 }
 
 impl AttemptLog {
@@ -103,9 +111,11 @@ impl AttemptLog {
             }
             Event::Attempt(AttemptStep { resource, kind: AttemptStepKind::Reset { began }, .. }) => {
                 let Some(message) = self.messages.get_mut(*resource) else { return };
-                message.restored = false;
-                let before = message.attempts.iter_mut().filter(|attempt| attempt.counted_at < *began);
-                before.for_each(|attempt| attempt.is_reset = true);
+                (message.restored, message.reset_at) = (false, Some(now));
+                for attempt in &mut message.attempts {
+                    attempt.is_reset |= attempt.counted_at < *began;
+                    attempt.during_reset |= attempt.counted_at >= *began;
+                }
             }
             _ => {}
         }
@@ -143,6 +153,7 @@ impl Message {
                 is_withdrawn: false,
                 may_stay: false,
                 is_reset: false,
+                during_reset: self.reset_at.is_some_and(|at| now < at + COUNTED_IN),
             });
             self.attempts.len() - 1
         });

@@ -132,10 +132,12 @@ impl Attempts {
         };
         let count = |counts: &dyn Fn(&&Attempt) -> bool| message.attempts.iter().filter(counts).count();
         let (left, needed) = (count(&is_left), attempts as usize);
-        let found = if message.restored { message.attempts.len() } else { left };
+        let during_reset = message.attempts.iter().any(|attempt| !attempt.is_reset && attempt.during_reset);
+        let found = if message.restored || during_reset { message.attempts.len() } else { left };
         if found >= needed && holds {
             let began = count(&|attempt| !attempt.is_reset && attempt.began);
-            Excuse::AttemptsRestored.excuses(left < needed);
+            Excuse::AttemptsRestored.excuses(left < needed && message.restored);
+            Excuse::AttemptsDuringReset.excuses(left < needed && !message.restored);
             Excuse::AttemptsLeft.excuses(left >= needed && began < needed);
         }
         if found < needed && !Excuse::AttemptsEnded.excuses(!holds) {

@@ -217,7 +217,7 @@ fn told(answer: Result<Accepted, JobsError>) -> Told {
 /// Returns `true` if a freeze left the run out. A run that an earlier leader had opened is cancelled.
 fn is_of_freeze(entry: &HistoryEntry) -> bool {
     entry.end == RunOutcome::SkippedFrozen
-        || entry.end == RunOutcome::Cancelled && *entry.reason == *"the group was frozen"
+        || entry.end == RunOutcome::Cancelled && entry.reason.starts_with("the group was frozen")
 }
 
 fn kind(ask: &JobAction) -> &'static str {

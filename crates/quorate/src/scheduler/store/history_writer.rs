@@ -112,7 +112,7 @@ impl HistoryWriter {
         to_read.sort_unstable_by(|a, b| b.cmp(a));
         let history = |ends: Ends| {
             let (job, keep) = (Arc::clone(ends.job()), ends.keep());
-            (job, JobHistory { keep, is_queued: true, ends: Some(ends), ..JobHistory::default() })
+            (job, JobHistory { keep, is_queued: true, ends: Some(Arc::new(ends)), ..JobHistory::default() })
         };
         let task = HistoryTask {
             retention: Retention::new(ledger),
@@ -190,21 +190,28 @@ struct JobHistory {
     has_lifetime: bool,
     /// The number of entries that are being written.
     writing: usize,
-    /// True if the job was removed. The task drops this data when no entry of the job is being written any
-    /// more.
+    /// True if the job was removed. The task drops this data when every entry of the job is written.
     closed: bool,
-    /// The recorded ends for which the history may lack entries. `None` once the task has compared them with
-    /// the stored entries.
-    ends: Option<Ends>,
+    /// The recorded ends for which the history may lack entries. `None` once the history has an entry for each of
+    /// them.
+    ends: Option<Arc<Ends>>,
 }
 
 enum Finished {
     Written(Arc<str>, usize, Option<u64>),
-    /// The result of reading and pruning a history. The second value has the times of the stored entries, and
-    /// is empty if they could not be read. The third value has the ends for which the history may lack entries,
-    /// if it could not be read.
-    Pruned(Arc<str>, Vec<u64>, Option<Ends>),
+    /// The result of reading and pruning a history.
+    Pruned(Arc<str>, Pruning),
     Closed,
+}
+
+/// The result of reading and pruning a history.
+enum Pruning {
+    /// The history could not be read.
+    NotRead,
+    /// The history has an entry for every recorded end, but could not be pruned.
+    NotPruned,
+    /// The times of the stored entries, the oldest first.
+    Pruned(Vec<u64>),
 }
 
 impl RunReport {
@@ -249,9 +256,10 @@ impl HistoryTask {
                         busy.extend(self.forget(&job));
                     }
                     Finished::Closed => {}
-                    Finished::Pruned(job, stored, ends) => {
+                    Finished::Pruned(job, result) => {
                         pruning -= 1;
-                        self.pruned(&job, stored, ends);
+                        self.pruned(&job, result);
+                        busy.extend(self.forget(&job));
                     }
                 },
                 order = orders.recv(), if room && open => match order {
@@ -341,10 +349,12 @@ impl HistoryTask {
         .boxed()
     }
 
-    /// Drops the data of a removed job, if all its entries are written. Also renews the lifetime of the
-    /// history, so that from now on the nodes keep it for the ledger's retention.
+    /// Drops the data of a removed job, if all its entries are written, also those of recorded ends. Also renews the
+    /// lifetime of the history, so that from now on the nodes keep it for the ledger's retention.
     fn forget(&mut self, job: &Arc<str>) -> Option<BoxFuture<'static, Finished>> {
-        self.histories.get(job).filter(|history| history.closed && history.writing == 0)?;
+        self.histories
+            .get(job)
+            .filter(|of_job| of_job.closed && of_job.writing == 0 && of_job.ends.is_none())?;
         self.histories.remove(job);
         self.to_prune.remove(job);
         let (retention, job) = (self.retention.clone(), Arc::clone(job));
@@ -390,18 +400,18 @@ impl HistoryTask {
         let has_lifetime = std::mem::replace(&mut history.has_lifetime, true);
         let part = self.ledger.part(&HistoryEntry::part(&job));
         let (keep, read, mut stored) = (history.keep, history.read, Vec::from(history.written.clone()));
-        let (ends, term, retention) = (history.ends.take(), self.term.clone(), self.retention.clone());
+        let (ends, term, retention) = (history.ends.clone(), self.term.clone(), self.retention.clone());
         Some(
             async move {
                 if !read || ends.is_some() {
                     let Ok(answers) = part.read().await else {
                         term.env().sleep(READ_RETRY).await;
-                        return Finished::Pruned(job, Vec::new(), ends);
+                        return Finished::Pruned(job, Pruning::NotRead);
                     };
                     let all = first_written(&answers);
                     stored = all.values().copied().collect();
                     let keys = all.into_keys().collect();
-                    for end in ends.into_iter().flat_map(|ends| ends.lacking(&keys)) {
+                    for end in ends.iter().flat_map(|ends| ends.lacking(&keys)) {
                         stored.extend(write_entry(&term, &part, end.entry, Some(end.at)).await.0.ok());
                     }
                     if !has_lifetime {
@@ -414,10 +424,10 @@ impl HistoryTask {
                     && let Err(error) = part.prune(below).await
                 {
                     tracing::debug!(job = &*job, "its history is not pruned: {error}");
-                    return Finished::Pruned(job, Vec::new(), None);
+                    return Finished::Pruned(job, Pruning::NotPruned);
                 }
                 stored.drain(..excess);
-                Finished::Pruned(job, stored, None)
+                Finished::Pruned(job, Pruning::Pruned(stored))
             }
             .boxed(),
         )
@@ -425,12 +435,14 @@ impl HistoryTask {
 
     /// Handles the result of [`HistoryTask::prune`]. If the history may still lack entries, it will be read again.
     /// An entry that was written during the pruning may be counted twice until the next pruning.
-    fn pruned(&mut self, job: &Arc<str>, stored: Vec<u64>, ends: Option<Ends>) {
+    fn pruned(&mut self, job: &Arc<str>, result: Pruning) {
         let Some(history) = self.histories.get_mut(job) else { return };
-        if ends.is_some() {
-            history.ends = ends;
+        if !matches!(result, Pruning::NotRead) {
+            history.ends = None;
+        } else if history.ends.is_some() {
             self.to_prune.insert(Arc::clone(job));
         }
+        let stored = if let Pruning::Pruned(stored) = result { stored } else { Vec::new() };
         if let Some(&newest) = stored.last() {
             let later = history.written.iter().copied().filter(|at| *at > newest);
             history.written = stored.iter().copied().chain(later).collect();

@@ -25,7 +25,7 @@ pub(in crate::scheduler) struct Ends {
 }
 
 /// The entry of a run that ended in an earlier term, and the time of the run's end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::scheduler) struct RecordedEnd {
     pub(in crate::scheduler) entry: HistoryEntry,
     /// The time of the entry's record, which is the end of the run. With the present time, pruning would keep
@@ -71,14 +71,15 @@ impl Ends {
     /// Returns the entries that the history lacks. `keys` are the keys of its entries. If the history is full,
     /// an entry that is older than all of these was pruned, and is not lacking.
     pub(in crate::scheduler) fn lacking(
-        self,
+        &self,
         keys: &BTreeSet<Arc<str>>,
     ) -> impl Iterator<Item = RecordedEnd> {
         let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
-        self.entries.into_iter().filter(move |end| {
+        let lacks = move |end: &&RecordedEnd| {
             let key = end.entry.key();
             oldest.as_ref().is_none_or(|oldest| key > *oldest) && !keys.contains(&key)
-        })
+        };
+        self.entries.iter().filter(lacks).cloned()
     }
 }
 

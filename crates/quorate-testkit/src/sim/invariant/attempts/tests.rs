@@ -85,6 +85,27 @@ fn a_message_is_given_up_only_for_attempts_that_count() {
 }
 
 #[test]
+fn an_attempt_that_begins_during_a_reset_may_continue_the_old_count() {
+    for (during, left) in [(true, 2), (false, 1)] {
+        let mut attempts = Attempts::default();
+        let counts = |attempts: &mut Attempts, number: u64| {
+            attempts.count(&[0, 1, 2], &owner(number), number as u32, false);
+        };
+        counts(&mut attempts, 1);
+        let began = Duration::from_nanos(1);
+        if during {
+            attempts.step(&owner(9), AttemptStepKind::Reset { began }).unwrap();
+        }
+        (2..=left + 1).for_each(|number| counts(&mut attempts, number));
+        if !during {
+            attempts.step(&owner(9), AttemptStepKind::Reset { began }).unwrap();
+        }
+        let gives_up = attempts.step(&owner(9), AttemptStepKind::GivenUp { attempts: 3, valid: true });
+        assert_eq!(gives_up.is_ok(), during, "{gives_up:?}");
+    }
+}
+
+#[test]
 fn a_count_that_was_reported_before_its_withdrawal_counts() {
     let mut attempts = Attempts::default();
     attempts.count(&[0, 1, 2], &owner(1), 3, false);

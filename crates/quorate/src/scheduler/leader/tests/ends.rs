@@ -3,7 +3,7 @@
 use crate::scheduler::{
     Schedule,
     job::{Job, RunCause, RunContext, RunOutcome},
-    leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, often},
+    leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, often, refused},
     policy::{Delivery, Misfire, Overlap, Retry},
     store::{HistoryEntry, JobAction},
 };
@@ -478,6 +478,37 @@ async fn the_next_leader_enters_the_ends_of_requested_runs_with_their_causes() {
     for made in history.iter().filter(requested) {
         assert_eq!((made.end, &*made.reason), (RunOutcome::Done, "entered by the next leader"), "{made:?}");
     }
+    next.resigns().await;
+}
+
+/// Regression: a leader removed a job whose history it had not read yet. The entries of the runs that the previous leader
+/// had ended were lost (simulation, plan `stored`, seed 1201181).
+#[tokio::test]
+async fn the_next_leader_enters_the_ends_of_a_job_that_it_removes_first() {
+    let stage = Stage::new();
+    let old = Job::new("old", often(), |_| ok());
+    // As above, these jobs keep no entries. A leader reads the histories of the newest ends first, eight each 100 ms.
+    let newer: Vec<_> = (0..40).map(|i| Job::new(&format!("newer-{i}"), often(), |_| ok())).collect();
+    let old_only = vec![old.clone().history(0)];
+    let newer_only: Vec<_> = newer.iter().map(|job| job.clone().history(0)).collect();
+    for (worker, jobs) in [("a", old_only), ("b", newer_only)] {
+        let leader = stage.candidate(worker, &jobs);
+        let have_run = || {
+            let counts = leader.registry.counts().snapshot().jobs;
+            jobs.iter().all(|job| counts.get(&*job.name).is_some_and(|job| !job.ends.is_empty()))
+        };
+        stage.when("runs", have_run).await;
+        leader.resigns().await;
+    }
+    assert!(stage.history("old").await.is_empty());
+    let resigned = stage.quorum.wall();
+    let jobs: Vec<_> = newer.into_iter().chain([old]).collect();
+    let next = stage.candidate("c", &jobs);
+    refused(&next.ask(&stage.request(JobAction::trigger("unknown"))).await);
+    assert!(next.registry.change(|jobs| jobs.remove("old").map(drop).ok_or(())).is_ok());
+    let of_first =
+        |all: &[HistoryEntry]| all.iter().any(|entry| entry.tick < resigned && &*entry.worker == "a");
+    stage.history_when("old", of_first).await;
     next.resigns().await;
 }
 
