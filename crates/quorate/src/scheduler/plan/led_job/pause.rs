@@ -154,10 +154,10 @@ impl LedJob {
         let is_freeze = freeze.is_some_and(|freeze| own.is_none_or(|own| freeze <= own));
         let until = if is_freeze { freeze } else { own }?;
         let paused = if is_freeze { self.frozen.take() } else { self.row.paused.take() }?;
-        let last = (until - Duration::from_micros(1)).max(paused.at);
+        let last = until - Duration::from_micros(1);
         let span = self.leave(paused.at, last);
         if !is_freeze {
-            self.row.forget_failures(last);
+            self.row.forget_failures(last.max(paused.at));
         }
         Some(EndedPause { paused, is_freeze, span })
     }
@@ -185,8 +185,9 @@ impl LedJob {
             return None;
         }
         let from = began.max(self.row.since);
-        // Because of the new `since` in the row, later leaders run no catch-ups for the ticks of the pause.
-        self.row.since = self.row.since.max(last).max(self.planned);
+        // Because of the new `since` in the row, later leaders run no catch-ups for the ticks of the pause. A later tick may
+        // be planned already, and its run may not be recorded yet.
+        self.row.since = self.row.since.max(last);
         if self.job.schedule.is_after_end() {
             match self.after_end {
                 Some(_) => self.next = self.next_due(self.after_end),

@@ -703,6 +703,9 @@ fn a_pause_with_an_end_keeps_the_later_ticks_that_were_opened_ahead() {
     assert_eq!(start(&mut plan, at(10)), Some(at(15)), "a tick at the end of the pause");
     let ended = plan.end_pause(at(15)).expect("its end has come");
     assert_eq!(ended.span, None, "each of them is reported");
+    // Regression: the next leader counted the ticks that were opened ahead as decided, also those without a record (simulation,
+    // plan `stored`, seed 1202311).
+    assert!(plan.row.since < at(15), "the next leader looks for the runs of the ticks after the pause");
     plan.plan_due(&sealed, at(15));
     assert_eq!((start(&mut plan, at(15)), plan.planned), (Some(at(16)), at(25)), "none is planned twice");
 }
