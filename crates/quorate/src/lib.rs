@@ -130,6 +130,7 @@ mod session;
 mod setting_error;
 #[cfg(feature = "scheduler")]
 pub mod shards;
+mod shown;
 mod shutdown_signal;
 mod trust;
 mod vote;

@@ -192,6 +192,27 @@ async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     outside.close().await;
 }
 
+/// Tests that a leader does not wait for its next look at the nodes, which comes every 5 s once it is known that the nodes report
+/// releases.
+#[tokio::test]
+async fn a_leader_hears_a_resign_request() {
+    let nodes = nodes();
+    let (mut a, outside) = (run(candidate("a", &nodes)), quorum("operator", &nodes));
+    let env = outside.env().clone();
+    for _ in 0..3 {
+        a.elected().await;
+        env.sleep(SECOND / 5).await;
+        let mut observer = Election::new(&outside, "g").observe().expect("a name");
+        let began = env.now();
+        observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
+        a.until(|event| matches!(event, ElectionEvent::AskedToResign(_))).await;
+        let took = began.until(env.now());
+        assert!(took < 4 * SECOND, "the leader learned of the request after {took:?}");
+    }
+    a.end().await;
+    outside.close().await;
+}
+
 #[tokio::test]
 async fn a_leader_that_allows_no_remote_resign_stays_leader() {
     let nodes = nodes();

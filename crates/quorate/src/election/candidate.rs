@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     config::SettingError,
-    lease::{Health, Lease, LeaseOptions, Lock, lease_options},
+    lease::{Bell, Health, Lease, LeaseOptions, Lock, lease_options},
     ledger::Ledger,
     measure::ElectionMeasures,
     node::{Owner, Resource},
@@ -291,6 +291,14 @@ impl Election {
         let on_holder = move |holder: &Owner, remaining| election.note_holder(holder, remaining);
         let lock = Lock::new(Arc::clone(self.shared.quorum.inner()), Ok(resource));
         Ok(lock.options(self.options.clone()).on_holder(Arc::new(on_holder)))
+    }
+
+    /// Tells the leader that there is a request for it on the nodes. The leader looks at once, or after some seconds if the nodes
+    /// do not report the bell to it.
+    pub(crate) async fn ring_leader(&self) {
+        if let Some(resource) = self.resource() {
+            Bell::new(self.quorum().inner(), resource.bell()).ring().await;
+        }
     }
 
     pub(super) fn resource(&self) -> Option<&Resource> {

@@ -68,8 +68,8 @@ impl Observer {
     /// Asks the leader to resign, and waits up to `wait` until it has resigned. If `term` is given, the
     /// request is made only if `term` is the leader's present term.
     ///
-    /// The leader checks for such requests at intervals of a fifth of its TTL, but not less than 100 ms and
-    /// not more than two seconds. When it finds one, it asks its work to stop within the grace period, and then
+    /// The nodes report such a request to the leader at once. Reports may be lost, so the leader also looks every 5 s, or every
+    /// fifth of its TTL (100 ms to 2 s) while the nodes have reported nothing to it. When it finds one, it asks its work to stop within the grace period, and then
     /// releases its lease.
     ///
     /// The request is stored on the nodes and applies to the current term only. The request expires one

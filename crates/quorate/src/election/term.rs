@@ -2,7 +2,7 @@ use super::impediment::Impediment;
 use crate::{
     config::QuorumConfig,
     env::{BootTime, Env, ScopedTask, WallTime},
-    lease::{Lease, LeaseError, LeaseLost, StepDownCause},
+    lease::{Bell, Lease, LeaseError, LeaseLost, StepDownCause},
     node::FencingToken,
     quorum::Quorum,
     vote::NoMajority,
@@ -46,6 +46,8 @@ struct Inner {
     lease: Lease,
     /// The time, on the quorum's clock, at which the leader sent the request that elected it.
     began: WallTime,
+    /// The bell that rings when there is a request for the leader on the nodes.
+    bell: Bell,
     step_down: CancellationToken,
     group: Arc<str>,
     tasks: TaskTracker,
@@ -67,11 +69,13 @@ struct Inner {
 impl Term {
     pub(super) fn new(quorum: Quorum, group: Arc<str>, lease: Lease, impediment: Arc<Impediment>) -> Self {
         let step_down = lease.step_down_token().child_token();
+        let bell = Bell::new(quorum.inner(), lease.resource().bell());
         let began = quorum.wall() - lease.acquired_at().until(quorum.env().now());
         Self(Arc::new(Inner {
             quorum,
             lease,
             began,
+            bell,
             step_down,
             group,
             tasks: TaskTracker::new(),
@@ -100,6 +104,11 @@ impl Term {
     /// Returns the time, on the quorum's clock, at which the leader sent the request that elected it.
     pub(crate) fn began(&self) -> WallTime {
         self.0.began
+    }
+
+    /// Returns the bell that rings when there is a request for the leader on the nodes.
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.0.bell
     }
 
     /// Returns the name of the group that is led.

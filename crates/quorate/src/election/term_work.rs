@@ -9,7 +9,7 @@ use crate::{
 };
 use futures_util::{
     FutureExt,
-    future::{BoxFuture, FusedFuture},
+    future::{BoxFuture, FusedFuture, join},
 };
 use std::pin::{Pin, pin};
 use tokio::sync::mpsc;
@@ -33,7 +33,9 @@ where
     let mut at_risk = false;
     let mut resigning = false;
     let mut stop_at = BootTime::from_nanos(u64::MAX);
-    let mut resign_request = pin!(resign_requested(term.lease()).fuse());
+    let mut resign_request = pin!(resign_requested(term.lease(), term.bell()).fuse());
+    // The leader rings once itself, and so learns whether the nodes report releases to it.
+    let mut listens = pin!(join(term.bell().listen(), term.bell().ring()));
     loop {
         tokio::select! { biased;
             () = term.lost_token().cancelled() => {
@@ -71,6 +73,7 @@ where
                     term.resign();
                 }
             }
+            _ = &mut listens => {}
             result = &mut work => {
                 let shut_down = shutdown.is_terminated();
                 return match result {

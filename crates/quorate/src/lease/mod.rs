@@ -80,6 +80,7 @@ mod acquire;
 mod any;
 mod attempt;
 mod backlog;
+mod bell;
 mod command;
 mod contact;
 mod deadline;
@@ -122,6 +123,7 @@ pub use options::LeaseOptions;
 pub use read::ReadLease;
 
 pub(crate) use acquire::{AttemptResult, attempt_each_with, is_contended};
+pub(crate) use bell::Bell;
 pub(crate) use contact::{AskOrder, IfHeld};
 pub(crate) use heartbeat::Health;
 pub(crate) use inner::QuorumInner;

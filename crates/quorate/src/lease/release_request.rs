@@ -8,7 +8,7 @@
 //! ([`Owner::successor_request`]), the holder is asked to hand the lease over to this worker.
 
 use crate::{
-    lease::{Lease, inner::QuorumInner},
+    lease::{Bell, Lease, inner::QuorumInner},
     node::{FencingToken, Owner, Reply, Request, Resource},
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
@@ -35,7 +35,7 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 /// # Errors
 /// The outcome of each node, if fewer than a majority accepted the release request.
 pub(crate) async fn request_release(
-    inner: &QuorumInner,
+    inner: &Arc<QuorumInner>,
     resource: &Resource,
     owner: &Owner,
     lasts: Duration,
@@ -73,16 +73,21 @@ pub(crate) async fn request_release(
         };
     }
     let accepted = outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count();
-    if accepted >= pool.majority() { Ok(()) } else { Err(pool.report(outcomes)) }
+    if accepted < pool.majority() {
+        return Err(pool.report(outcomes));
+    }
+    Bell::new(inner, resource.bell()).ring().await;
+    Ok(())
 }
 
 /// Waits until a majority of the nodes has reported a release request that is addressed to the holder of
-/// `lease`. Returns the worker to which the holder is asked to hand the lease over, if the request names one. A request that only a minority stores does not count, because its sender may have received an
-/// error.
+/// `lease`. Returns the worker to which the holder is asked to hand the lease over, if the request names one. A request that
+/// only a minority stores does not count, because its sender may have received an error. Looks when `bell` rings, and from
+/// time to time.
 ///
 /// # Cancel safety
 /// Safe: the call only reads.
-pub(crate) async fn resign_requested(lease: &Lease) -> Option<Arc<str>> {
+pub(crate) async fn resign_requested(lease: &Lease, bell: &Bell) -> Option<Arc<str>> {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
     let request_key = lease.resource().resign_request();
@@ -91,7 +96,11 @@ pub(crate) async fn resign_requested(lease: &Lease) -> Option<Arc<str>> {
     let mut looked = pool.env().now();
     loop {
         let now = pool.env().now();
-        pool.env().sleep_until_poll(looked, now + every, now + LOOK_AT_LEAST_EVERY).await;
+        let rings = bell.rings();
+        tokio::select! { biased;
+            () = bell.rung_after(rings) => {}
+            () = pool.env().sleep_until_poll(looked, now + bell.look_every(every), now + LOOK_AT_LEAST_EVERY) => {}
+        }
         looked = pool.env().now();
         let mut looks = pool.ask_all(Request::Inspect { resource: request_key.clone() });
         while let Some(look) = looks.recv().await {

@@ -131,6 +131,12 @@ impl Resource {
         Self { key: format!("resign/{}", self.key).into(), kind: ResourceKind::ResignRequest }
     }
 
+    /// Returns the lock of the bell by which the holder of this resource learns that there is something for it on the nodes. No
+    /// plain lock can have its name, which contains a brace.
+    pub(crate) fn bell(&self) -> Self {
+        Self { key: format!("{}{{bell}}", self.key).into(), kind: ResourceKind::Lock }
+    }
+
     /// Returns the key without the prefix.
     pub fn key(&self) -> &str {
         &self.key

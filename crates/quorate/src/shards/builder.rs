@@ -1,7 +1,6 @@
 use super::{
     SHARDS_MAX, Shard,
     assignment::Announcement,
-    bell::Bell,
     leader::lead,
     member::Member,
     set::{Held, Set, group_of, ledger_of},
@@ -9,7 +8,7 @@ use super::{
 use crate::{
     backoff::Backoff,
     config::SettingError,
-    lease::{AcquireError, LeaseOptions, lease_options},
+    lease::{AcquireError, Bell, LeaseOptions, lease_options},
     measure::ShardMeasures,
     node::Resource,
     quorum::Quorum,
@@ -156,7 +155,7 @@ impl Shards {
             group,
             workers: ledger.part("workers"),
             ledger,
-            bell: Bell::new(&self.quorum, Resource::shard(&self.set, &"bell"), ttl),
+            bell: Bell::new(self.quorum.inner(), Resource::shard(&self.set, &"bell")),
             held: self.held.clone(),
             measures: ShardMeasures::new(&self.set),
             reads: AtomicU64::new(0),

@@ -101,7 +101,7 @@ impl Leader<'_> {
         sessions.dedup();
         let looks = Sessions::look_long(&set.quorum, &set.group, &sessions).await;
         let ends = looks.iter().filter_map(|(_, _, remaining)| *remaining).min();
-        let pause = if looks.len() < sessions.len() { AGAIN } else { set.bell.look_every() };
+        let pause = if looks.len() < sessions.len() { AGAIN } else { set.look_every() };
         let seen: BTreeMap<Arc<str>, Seen> =
             looks.into_iter().map(|(session, seen, _)| (session, seen)).collect();
         let is_announced = !announcements.is_empty();

@@ -5,12 +5,12 @@ use super::{
     assignment::{Assignment, KEY},
     owner::{Known, Owner, Report},
     set::Set,
-    shown::Shown,
 };
 use crate::{
     env::{BootTime, ScopedTask},
     lease::{AcquireError, Lease},
     session::announcement,
+    shown::Shown,
 };
 use futures_util::{FutureExt, future::join_all};
 use std::{
@@ -153,9 +153,9 @@ where
         }
         if !is_known {
             self.announce().await;
-            return ANNOUNCE_EVERY.min(self.set.bell.look_every());
+            return ANNOUNCE_EVERY.min(self.set.look_every());
         }
-        self.set.bell.look_every()
+        self.set.look_every()
     }
 
     /// Logs that this worker waits, because it was given another number of shards.

@@ -54,14 +54,12 @@
 
 mod assignment;
 mod balance;
-mod bell;
 mod builder;
 mod leader;
 mod member;
 mod owner;
 mod set;
 mod shard;
-mod shown;
 mod view;
 
 pub use builder::{Shards, ShardsRun};

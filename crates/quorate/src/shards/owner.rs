@@ -1,11 +1,12 @@
 //! The task of one shard on the worker that is to own it: acquires the lease of the shard, runs the work, and hands over.
 
-use super::{Shard, set::Set, shown::Shown};
+use super::{Shard, set::Set};
 use crate::{
     backoff::Failures,
     env::BootTime,
     lease::{AcquireError, Lease},
     panic,
+    shown::Shown,
 };
 use futures_util::FutureExt;
 use std::{collections::BTreeSet, fmt::Display, panic::AssertUnwindSafe, sync::Arc, time::Duration};

@@ -1,9 +1,9 @@
-use super::{Shard, assignment::Announcement, bell::Bell};
+use super::{Shard, assignment::Announcement};
 use crate::{
     backoff::Backoff,
     config::SettingError,
     env::Env,
-    lease::{Lease, LeaseOptions, Lock},
+    lease::{Bell, Lease, LeaseOptions, Lock},
     ledger::Ledger,
     measure::ShardMeasures,
     node::Resource,
@@ -19,6 +19,9 @@ use std::{
     },
     time::Duration,
 };
+
+/// The longest time between two looks at what the workers of a set have written, if the nodes do not report the bell.
+const LOOK_EVERY_UNHEARD: Duration = Duration::from_millis(250);
 
 /// The parts that all tasks of one run of a set share.
 #[derive(Debug)]
@@ -63,6 +66,11 @@ pub(super) fn ledger_of(quorum: &Quorum, set: &str) -> Result<Ledger, SettingErr
 }
 
 impl Set {
+    /// Returns the longest time between two looks at what the workers of the set have written.
+    pub(super) fn look_every(&self) -> Duration {
+        self.bell.look_every(LOOK_EVERY_UNHEARD)
+    }
+
     pub(super) fn env(&self) -> &Env {
         self.quorum.env()
     }

@@ -25,9 +25,11 @@ use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// The shortest and the longest time between two reads of the inbox. The longest is for an inbox that has been empty for
-/// long.
+/// The shortest and the longest time between two reads of the inbox, if the bell of the term is not heard. The longest is for
+/// an inbox that has been empty for long.
 const READ_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// The time after a read that found something in which the inbox is read often: an answer may have to be written again.
+const SETTLES_IN: Duration = Duration::from_secs(4);
 /// The pause after a read that too few nodes answered.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 /// The time between two prunings of the inbox.
@@ -64,6 +66,14 @@ pub(in crate::scheduler) async fn serve_inbox(
     }
 }
 
+/// Waits until the bell has rung after the first `rings`, or until the next read is due.
+async fn next_read(term: &Term, rings: u64, began: BootTime, (at, latest): (BootTime, BootTime)) {
+    tokio::select! { biased;
+        () = term.bell().rung_after(rings) => {}
+        () = term.env().sleep_until_poll(began, at, latest) => {}
+    }
+}
+
 /// A request that was passed to the leader, and the leader's answer.
 type LeaderAnswer = (JobRequest, Option<JobResponse>);
 
@@ -85,6 +95,7 @@ impl InboxServer<'_> {
         // The times at which the last read began, the next one is due, and the next one is due at the latest if it
         // is known that nothing has changed on the nodes.
         let (mut began, mut read_at, mut latest) = (self.env.now(), self.env.now(), self.env.now());
+        let mut rings = self.term.bell().rings();
         while !self.leader.is_closed() {
             tokio::select! { biased;
                 Some((request, answer)) = self.pending.next() => {
@@ -93,8 +104,8 @@ impl InboxServer<'_> {
                         self.write(&request, &answer).await;
                     }
                 }
-                () = self.env.sleep_until_poll(began, read_at, latest) => {
-                    began = self.env.now();
+                () = next_read(self.term, rings, began, (read_at, latest)) => {
+                    (began, rings) = (self.env.now(), self.term.bell().rings());
                     let pause = self.read().await;
                     (read_at, latest) = (self.env.now() + pause, self.env.now() + INBOX_PRUNE_EVERY);
                 }
@@ -132,7 +143,9 @@ impl InboxServer<'_> {
                 tracing::debug!(group = &**self.term.group(), "cannot prune the inbox: {error}");
             }
         }
-        poll_pause(self.asked_at.until(self.env.now()), READ_EVERY.0, READ_EVERY.1)
+        let quiet = self.asked_at.until(self.env.now());
+        let unheard = poll_pause(quiet, READ_EVERY.0, READ_EVERY.1);
+        if quiet < SETTLES_IN { unheard } else { self.term.bell().look_every(unheard) }
     }
 
     async fn pass_on(&mut self, request: JobRequest) {

@@ -11,7 +11,7 @@
 //! # Protocol
 //!
 //! A group has an *inbox*, which is a separate part of its ledger. A caller writes its request there, to a
-//! majority of the nodes, under a random id. The leader reads the inbox every quarter of a second, and passes
+//! majority of the nodes, under a random id. The sender rings a bell for the leader, which reads the inbox, and passes
 //! new requests to its scheduler. Then the leader writes the answer over the request, and the caller reads it.
 //! The pure functions in `classify` decide how the leader handles each request.
 

@@ -52,6 +52,7 @@ impl Jobs {
             what,
         };
         let request = self.post(request, deadline).await?;
+        Election::new(&self.quorum, &self.group).ring_leader().await;
         let inbox = inbox::part(&self.ledger);
         loop {
             match inbox.read().await {

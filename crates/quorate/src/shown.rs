@@ -7,25 +7,25 @@ use tokio::sync::Notify;
 /// A value for which tasks wait. A change wakes them in the order in which they began to wait, so that one seed of a simulation
 /// has one history. A `tokio::sync::watch` wakes them in a random order.
 #[derive(Default)]
-pub(super) struct Shown<T> {
+pub(crate) struct Shown<T> {
     value: Mutex<T>,
     changed: Notify,
 }
 
 impl<T: Clone> Shown<T> {
     /// Returns the value.
-    pub(super) fn get(&self) -> T {
+    pub(crate) fn get(&self) -> T {
         self.value().clone()
     }
 
     /// Changes the value, and wakes all that wait.
-    pub(super) fn change(&self, change: impl FnOnce(&mut T)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut T)) {
         change(&mut *self.value());
         self.changed.notify_waiters();
     }
 
     /// Waits until the value fulfils a condition, and returns it.
-    pub(super) async fn until(&self, is_it: impl Fn(&T) -> bool) -> T {
+    pub(crate) async fn until(&self, is_it: impl Fn(&T) -> bool) -> T {
         loop {
             // A `Notified` receives every change from its creation on.
             let changed = self.changed.notified();
