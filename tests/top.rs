@@ -172,7 +172,11 @@ fn the_view_shows_a_group_and_controls_its_jobs() {
         });
     }
     bench.nodes[1].kill();
-    small.until_it_shows(&["NO QUORUM: 1 of 3 nodes vote, 2 required", "leader NOT UPDATED since", "gated"]);
+    small.until_it_shows(&[
+        "No quorum: 1 of 3 nodes votes, 2 are needed",
+        "leader NOT UPDATED since",
+        "gated",
+    ]);
     small.until("marked jobs", |screen| {
         screen.lines().any(|line| line.starts_with("JOBS 1 of 3") && line.contains("NOT UPDATED since"))
     });
@@ -192,7 +196,12 @@ fn the_screen_is_restored_after_a_signal_and_a_panic() {
     let program = Program::new(EXECUTABLE);
     let args = ["top", "--nodes", NO_NODES, "--group", "g"];
     let terminal = Tmux::start(&program, "signal", SMALL, &args);
-    terminal.until_it_shows(&["NO QUORUM: 0 of 3 nodes vote", "leader: ", "JOBS: cannot read", "refused"]);
+    terminal.until_it_shows(&[
+        "No quorum: 0 of 3 nodes vote",
+        "leader: not known",
+        "JOBS: too few",
+        "refused",
+    ]);
     signal(terminal.pid(), Signal::TERM);
     is_restored(&terminal, 128 + 15);
 

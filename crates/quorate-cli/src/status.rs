@@ -136,12 +136,6 @@ fn resources(names: &[String], config: &Config) -> Result<Vec<Resource>, Failure
     }
 }
 
-/// Returns the state of each node, without asking the nodes.
-pub(crate) fn nodes(quorum: &Quorum) -> Vec<NodeLine> {
-    let now = quorum.env().now();
-    quorum.nodes().iter().map(|node| NodeLine::new(node, now)).collect()
-}
-
 /// Asks the nodes for the holder of the resource.
 pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     let mut line = ResourceLine {

@@ -18,6 +18,10 @@ mod given;
 mod moment;
 mod operator;
 mod read;
+pub mod state;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
 pub mod time;
 mod verb;
 pub mod view;

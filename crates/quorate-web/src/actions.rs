@@ -4,7 +4,6 @@ use crate::{
     access::Access,
     routes::with_headers,
     site::Site,
-    snapshot::text,
     time::Zone,
     view::{Notice, View},
     visit::{self, Visit},
@@ -16,6 +15,7 @@ use axum::{
     response::Response,
 };
 use quorate::env::WallTime;
+use quorate_operator::view::text;
 use quorate_operator::{Action, ActionError, Given, Operator, Verb};
 use std::{sync::Arc, time::Duration};
 use url::form_urlencoded;
@@ -133,7 +133,7 @@ pub(crate) async fn act(verb: Verb, State(site): State<Arc<Site>>, request: Requ
 
 /// Carries out an action. Returns what it did, or the reason why it did nothing.
 async fn carry_out(verb: Verb, site: &Site, visit: &Visit, form: &Form) -> Result<String, String> {
-    let (quorum, group) = (site.quorum(), site.page.election.group());
+    let (quorum, group) = (site.quorum(), site.page.watched.election.group());
     let given = Filled { form, now: quorum.wall() };
     let action = Action::read(verb, &given).map_err(|wrong| wrong.text)?;
     let target = action.target(group);

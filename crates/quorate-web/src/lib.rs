@@ -48,28 +48,23 @@
 mod access;
 mod actions;
 mod browsers;
-mod changes;
 mod live;
 mod page;
-mod reader;
 #[cfg(test)]
 mod router_tests;
 mod routes;
 mod site;
-mod snapshot;
-mod source;
-mod strips;
-#[cfg(test)]
-mod testing;
 mod time;
-mod verdict;
 mod view;
 mod visit;
 mod watch;
 
 pub use access::{Access, Viewer};
 pub use page::Page;
-pub use source::{Examination, Finding, Message, Messages, NodeFacts, NodeSource, Severity, SourceFuture};
+#[doc(no_inline)]
+pub use quorate_operator::state::{
+    Examination, Finding, Message, Messages, NodeFacts, NodeSource, Severity, SourceFuture,
+};
 pub use visit::is_same_origin;
 
 use actions::act;
@@ -109,10 +104,10 @@ pub fn router(page: Page) -> Result<Router, SettingError> {
         .route("/do/zone", post(actions::zone))
         .route("/style.css", get(routes::style))
         .route("/page.js", get(routes::script));
-    if site.page.jobs {
+    if site.page.watched.jobs {
         router = router.route("/jobs", get(routes::show)).route("/job", get(routes::show));
     }
-    for verb in Verb::ALL.into_iter().filter(|verb| site.page.jobs || !verb.is_of_jobs()) {
+    for verb in Verb::ALL.into_iter().filter(|verb| site.page.watched.jobs || !verb.is_of_jobs()) {
         let action: MethodRouter<Arc<Site>> =
             post(move |state: State<Arc<Site>>, request: Request| act(verb, state, request));
         router = router.route(&format!("/do/{}", verb.name()), action);

@@ -4,11 +4,10 @@ use crate::{
     access::Access,
     routes::{detail, key, view_of, with_headers},
     site::Site,
-    snapshot::{Leadership, Snapshot},
     time::Zone,
     view::{self, View},
     visit::Visit,
-    watch::{OpenView, Round},
+    watch::OpenView,
 };
 use axum::{
     body::Body,
@@ -17,6 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use quorate::env::BootTime;
+use quorate_operator::state::{Leadership, Round, Snapshot};
 use std::{
     convert::Infallible,
     hash::{DefaultHasher, Hash, Hasher},
@@ -175,7 +175,7 @@ fn event(name: &str, data: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
+    use quorate_operator::testing;
 
     #[test]
     fn each_line_of_an_event_is_data() {

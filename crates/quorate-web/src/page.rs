@@ -1,18 +1,13 @@
-use crate::{
-    access::{Access, AccessRules},
-    source::NodeSource,
-};
+use crate::access::{Access, AccessRules};
 use quorate::election::Election;
+use quorate_operator::state::{NodeSource, Watched};
 use std::{sync::Arc, time::Duration};
 
 /// The settings of the pages of one group. [`router`](crate::router) makes a router of them.
 #[derive(Clone, Debug)]
 pub struct Page {
-    pub(crate) election: Election,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) jobs: bool,
+    pub(crate) watched: Watched,
     pub(crate) access: AccessRules,
-    pub(crate) source: Option<Arc<dyn NodeSource>>,
     pub(crate) sets: Vec<String>,
 }
 
@@ -23,11 +18,8 @@ impl Page {
     /// [`Page::closed`] and [`Viewer`](crate::Viewer).
     pub fn new(election: &Election) -> Self {
         Self {
-            election: election.clone(),
-            ttl: None,
-            jobs: true,
+            watched: Watched { election: election.clone(), ttl: None, jobs: true, source: None },
             access: AccessRules { open: true, check_token: None },
-            source: None,
             sets: Vec::new(),
         }
     }
@@ -35,14 +27,14 @@ impl Page {
     /// Sets the TTL of the leader's lease. With it, the page shows how much of the lease is left as a bar.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
+        self.watched.ttl = Some(ttl);
         self
     }
 
     /// Leaves out the pages about jobs, for a group that has none.
     #[must_use]
     pub fn without_jobs(mut self) -> Self {
-        self.jobs = false;
+        self.watched.jobs = false;
         self
     }
 
@@ -64,7 +56,7 @@ impl Page {
     /// Adds the facts about each node, and the messages of sets of claims.
     #[must_use]
     pub fn source(mut self, source: impl NodeSource) -> Self {
-        self.source = Some(Arc::new(source));
+        self.watched.source = Some(Arc::new(source));
         self
     }
 

@@ -3,10 +3,8 @@
 use crate::{
     access::Access,
     site::Site,
-    snapshot::{Detail, JobsView, NodeView, SeenNode, Snapshot},
     view::{self, Notice, View},
     visit::Visit,
-    watch::{Key, Round},
 };
 use axum::{
     body::Body,
@@ -15,6 +13,8 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use quorate_operator::state::{Detail, JobsView, Key, Round, SeenNode, Snapshot};
+use quorate_operator::view::NodeView;
 use std::sync::Arc;
 
 /// The policy of each page: nothing but this server's own files, and no code or style within a page.
@@ -106,12 +106,12 @@ fn nothing(site: &Site) -> Snapshot {
     Snapshot {
         shards: Arc::default(),
         at: now,
-        group: crate::snapshot::name(site.page.election.group()).into(),
+        group: quorate_operator::view::name(site.page.watched.election.group()).into(),
         worker: Arc::clone(&quorum.config().worker),
         nodes: nodes.iter().map(seen).collect(),
-        leadership: crate::snapshot::Leadership::Unknown,
-        ttl: site.page.ttl,
-        jobs: site.page.jobs.then(Arc::<JobsView>::default),
+        leadership: quorate_operator::state::Leadership::Unknown,
+        ttl: site.page.watched.ttl,
+        jobs: site.page.watched.jobs.then(Arc::<JobsView>::default),
         examination: None,
         leases: None,
     }

@@ -25,19 +25,19 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn new(page: Page) -> Result<Self, SettingError> {
         // The name of the group is checked here, once.
-        page.election.observe()?;
-        let browsers = Browsers::new(page.election.quorum().env());
-        let watch = Watch::start(&page, page.election.quorum());
+        page.watched.election.observe()?;
+        let browsers = Browsers::new(page.watched.election.quorum().env());
+        let watch = Watch::start(&page, page.watched.election.quorum());
         let streams = std::sync::Arc::new(Semaphore::new(STREAMS));
         Ok(Self { page, browsers, watch, streams, sign_ins: Semaphore::new(SIGN_INS) })
     }
 
     pub(crate) fn env(&self) -> &Env {
-        self.page.election.quorum().env()
+        self.page.watched.election.quorum().env()
     }
 
     pub(crate) fn quorum(&self) -> &Quorum {
-        self.page.election.quorum()
+        self.page.watched.election.quorum()
     }
 
     /// Returns what the owner of a token may do.

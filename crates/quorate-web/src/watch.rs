@@ -1,14 +1,11 @@
 //! Reads the nodes for all viewers of a router. One task does this, and only while a viewer looks.
 
-use crate::{
-    page::Page,
-    reader::Reader,
-    snapshot::{Detail, Snapshot},
-};
+use crate::page::Page;
 use quorate::{
-    env::{BootTime, Env, ScopedTask},
+    env::{Env, ScopedTask},
     quorum::Quorum,
 };
+use quorate_operator::state::{Key, Reader, Round};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -26,23 +23,6 @@ const PAUSE_ROUNDS: u32 = 3;
 const MAX_AGE: Duration = Duration::from_millis(700);
 /// The longest time for which a page waits for a round.
 const PATIENCE: Duration = Duration::from_secs(4);
-
-/// A part of the state that only one page shows.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    Job { name: String, at: Option<String> },
-    Audit,
-    Examination,
-    Messages(String),
-}
-
-/// The result of one round.
-#[derive(Debug)]
-pub(crate) struct Round {
-    pub(crate) began: BootTime,
-    pub(crate) state: Snapshot,
-    pub(crate) details: BTreeMap<Key, Detail>,
-}
 
 /// The reader of the nodes, with the viewers that wait for it. Dropping it ends its task.
 #[derive(Debug)]
@@ -81,7 +61,7 @@ impl Watch {
             viewers: Mutex::default(),
             wake: Notify::new(),
         });
-        let task = env.spawn_scoped(read_rounds(Arc::clone(&shared), Reader::new(page)));
+        let task = env.spawn_scoped(read_rounds(Arc::clone(&shared), Reader::new(&page.watched)));
         Self { shared, _task: task }
     }
 

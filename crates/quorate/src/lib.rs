@@ -130,7 +130,6 @@ mod session;
 mod setting_error;
 #[cfg(feature = "scheduler")]
 pub mod shards;
-mod shown;
 mod shutdown_signal;
 mod trust;
 mod vote;

@@ -27,7 +27,7 @@ use quorate::{
     quorum::Quorum,
     scheduler::{Jobs, RunOutcome, Zone},
 };
-use quorate_operator::view::{JobView, RunEnd};
+use quorate_operator::view::RunEnd;
 pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.
@@ -88,21 +88,6 @@ pub(crate) async fn json(jobs: &Jobs, query: &Query<'_>) -> Result<String, Failu
         Query::Why(job, at) => show::json(&why::of_job(jobs, job, *at).await?.0),
         Query::Next(upcoming) => show::json(&next::registered(jobs, upcoming).await?.0),
     }
-}
-
-/// Reads all jobs of the group.
-pub(crate) async fn all(jobs: &Jobs) -> Result<Vec<JobView>, Failure> {
-    Ok(list::all(jobs).await?.jobs)
-}
-
-/// Reads the newest entries of a job's history, `limit` at most.
-pub(crate) async fn history(jobs: &Jobs, job: &str, limit: u32) -> Result<Vec<RunEnd>, Failure> {
-    Ok(history::of_job(jobs, job, limit).await?.history)
-}
-
-/// Asks why the job did or did not run at its latest tick.
-pub(crate) async fn why(jobs: &Jobs, job: &str) -> Result<WhyPage, Failure> {
-    Ok(why::of_job(jobs, job, None).await?.0)
 }
 
 /// Returns the zone in which the times of a job are shown.

@@ -97,7 +97,7 @@ pub(super) async fn of_job(jobs: &Jobs, job: &str, at: Option<WallTime>) -> Resu
 }
 
 impl Page {
-    fn new(job: &str, at: Option<WallTime>, group: &str, found: &Explanation) -> Self {
+    pub(crate) fn new(job: &str, at: Option<WallTime>, group: &str, found: &Explanation) -> Self {
         Self {
             group: plain(group, 200),
             job: plain(job, 200),

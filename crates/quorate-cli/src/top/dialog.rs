@@ -5,9 +5,12 @@ use super::{
     question::Question,
     view::{View, bold, first_line, scrolled},
 };
-use crate::{jobs::tone, table::fields_within, terminal::Tone};
-use quorate::scheduler::Zone;
-use quorate_operator::view::name as shown;
+use crate::{
+    jobs::{WhyPage, tone},
+    table::fields_within,
+    terminal::Tone,
+};
+use quorate_operator::{state::JobDetail, view::name as shown};
 use ratatui::{
     Frame,
     layout::{Constraint, Flex, Layout, Rect},
@@ -56,32 +59,33 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
             if let Some(stale) = view.stale(detail, None) {
                 lines.push(Line::from(stale));
             }
-            match &detail.value.why {
-                Ok(why) => {
-                    lines.push(bold(format!("WHY  {}", why.summary())));
-                    lines.extend(fields(why.fields()));
+            match &detail.value {
+                Ok(detail) => {
+                    if let Some(why) = &detail.why {
+                        let why = WhyPage::new(&detail.job.name, None, &state.group, why);
+                        lines.push(bold(format!("WHY  {}", why.summary())));
+                        lines.extend(fields(why.fields()));
+                    }
+                    lines.push(Line::default());
+                    history(view, detail, &mut lines);
                 }
                 Err(error) => lines.push(trouble(view, error)),
             }
-            lines.push(Line::default());
-            history(view, job.map_or(&Zone::UTC, |job| &job.zone), &mut lines);
         }
     }
     scrolled(frame, area, view, lines);
 }
 
-fn history<'a>(view: &View<'_>, zone: &Zone, lines: &mut Vec<Line<'a>>) {
-    let Some(detail) = &view.state.detail else { return };
-    let history = match &detail.value.history {
-        Ok(history) => history,
-        Err(error) => return lines.push(trouble(view, error)),
-    };
-    lines.push(bold(format!("HISTORY  the newest {} outcomes", history.len())));
-    for end in history {
+fn history<'a>(view: &View<'_>, detail: &JobDetail, lines: &mut Vec<Line<'a>>) {
+    if let Some(error) = &detail.unread_history {
+        lines.push(trouble(view, error));
+    }
+    lines.push(bold(format!("HISTORY  the newest {} outcomes", detail.ends.len())));
+    for end in &detail.ends {
         let age = relative(end.tick, view.now.wall);
         lines.push(Line::from(vec![
             Span::raw(format!("  {age:>11}  ")),
-            Span::styled(end.line(zone), view.palette.of(tone(end))),
+            Span::styled(end.line(&detail.job.zone), view.palette.of(tone(end))),
             Span::raw(format!("  [{}]", end.worker)),
         ]));
     }

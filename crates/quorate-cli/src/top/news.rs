@@ -1,27 +1,17 @@
 //! The data that the poller reads from the nodes.
 
 use super::sidecar::LeaseLine;
-use crate::{jobs::WhyPage, status::NodeLine};
 use quorate::env::{BootTime, WallTime};
-use quorate_operator::view::{JobView, RunEnd, ShardSetView, WorkerView};
-use std::{sync::Arc, time::Duration};
+use quorate_operator::state::Round;
+use std::time::Duration;
 
-/// A part of the data, as the poller reads it.
-#[derive(Clone, Debug)]
+/// News for the view.
+#[derive(Debug)]
 pub(super) enum News {
-    /// The states of the nodes.
-    Nodes(Vec<NodeLine>),
-    /// The leader, or the reason why it could not be read.
-    Leader(Result<Option<Leader>, String>),
-    /// The jobs, or the reason why they could not be read.
-    Jobs(Result<Vec<JobView>, String>),
+    /// The state of the group, with the details of the job that is open.
+    Round(Box<Round>),
     /// The leases of a sidecar's clients, or the reason why they could not be read.
     Leases(Result<Vec<LeaseLine>, String>),
-    /// The live workers.
-    Workers(Vec<WorkerView>),
-    /// The sets of shards.
-    Shards(Vec<ShardSetView>),
-    Detail(Box<Detail>),
     /// The answer to an action.
     Answer(Result<String, String>),
 }
@@ -35,14 +25,6 @@ pub(super) struct Leader {
     pub(super) remaining: Option<Duration>,
     /// The reason why the leader cannot use the records of the jobs, if too few copies of them are complete.
     pub(super) waiting: Option<String>,
-}
-
-/// The runs of one job, and the reason why it did or did not run.
-#[derive(Clone, Debug)]
-pub(super) struct Detail {
-    pub(super) job: Arc<str>,
-    pub(super) history: Result<Vec<RunEnd>, String>,
-    pub(super) why: Result<WhyPage, String>,
 }
 
 /// A point in time, by both clocks of this process.

@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 /// The column by which the jobs are ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
-    #[default]
-    Name,
     /// The order of the page: jobs that failed first, then overdue ones, then by state.
+    #[default]
     State,
+    Name,
     /// The job that is due next first.
     Next,
     /// The job whose last run failed first, then the job that ran most recently.
@@ -20,10 +20,10 @@ pub(super) enum Order {
 impl Order {
     pub(super) fn next(self) -> Self {
         match self {
-            Self::Name => Self::State,
-            Self::State => Self::Next,
+            Self::State => Self::Name,
+            Self::Name => Self::Next,
             Self::Next => Self::Last,
-            Self::Last => Self::Name,
+            Self::Last => Self::State,
         }
     }
 

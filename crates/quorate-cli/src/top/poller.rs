@@ -1,32 +1,20 @@
 //! Reads the nodes for the live view, and sends the actions. One future does all of that; its owner drops it.
 
-use super::{
-    news::{Detail, Leader, News},
-    sidecar::Sidecar,
-};
+use super::{news::News, sidecar::Sidecar};
 use crate::{
     config::Config,
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure},
-    jobs, show, status,
+    show,
 };
-use quorate::{ledger::LedgerCopies, node::Resource, quorum::Quorum, scheduler::Jobs, shards::ShardSet};
+use quorate::{Election, quorum::Quorum};
 use quorate_operator::{
     Action, ActionError, Operator,
-    view::{ShardSetView, WorkerView},
+    state::{Key, Reader, Watched},
 };
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 
-/// The number of outcomes in the details of a job.
-const HISTORY: u32 = 50;
-/// The longest time between two looks at the states of the nodes.
-const NODES_EVERY: Duration = Duration::from_millis(500);
-/// The shortest time between two looks at the workers and the sets of shards.
-const SHARDS_EVERY: Duration = Duration::from_secs(5);
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
 
@@ -36,10 +24,7 @@ pub(super) struct Poller<'a> {
     config: &'a Config,
     /// A quorum that writes nothing.
     looking: Quorum,
-    jobs: Jobs,
-    election: Resource,
-    /// The copies of the group's ledger, as they were last read with the leader.
-    copies: Mutex<Option<LedgerCopies>>,
+    watched: Watched,
     by: Operator,
     every: Duration,
     wait: Duration,
@@ -67,11 +52,11 @@ impl<'a> Poller<'a> {
     ) -> Result<Self, Failure> {
         let invalid = |error: &dyn std::fmt::Display| Failure::new(CONFIG, format!("--group: {error}"));
         let looking = connect::only_looking(config)?;
-        let jobs = Jobs::new(&looking, group).map_err(|error| invalid(&error))?;
-        let election = Resource::election(group).map_err(|error| invalid(&error))?;
+        let election = Election::new(&looking, group);
+        election.observe().map_err(|error| invalid(&error))?;
+        let watched = Watched { election, ttl: None, jobs: true, source: None };
         let Settings { every, wait, sidecar, by } = settings;
-        let copies = Mutex::default();
-        Ok(Self { config, looking, jobs, election, copies, by, every, wait, sidecar, news })
+        Ok(Self { config, looking, watched, by, every, wait, sidecar, news })
     }
 
     /// Reads and acts until the receiver of the news is dropped.
@@ -80,15 +65,7 @@ impl<'a> Poller<'a> {
         actions: mpsc::Receiver<Action>,
         followed: watch::Receiver<Option<Arc<str>>>,
     ) {
-        futures_util::join!(
-            self.nodes(),
-            self.leader(),
-            self.list(),
-            self.leases(),
-            self.workers_and_shards(),
-            self.details(followed),
-            self.act(actions)
-        );
+        futures_util::join!(self.rounds(followed), self.leases(), self.act(actions));
     }
 
     /// Closes the connections.
@@ -96,59 +73,22 @@ impl<'a> Poller<'a> {
         self.looking.close().await;
     }
 
-    async fn nodes(&self) {
+    /// Reads the state of the group, with the details of the job that is open. Another job is read at once.
+    async fn rounds(&self, mut followed: watch::Receiver<Option<Arc<str>>>) {
+        let env = self.looking.env();
+        let mut reader = Reader::new(&self.watched);
         loop {
-            // This asks no node: the quorum itself keeps the states up to date.
-            let mut nodes = status::nodes(&self.looking);
-            if let Some(copies) = &*self.copies() {
-                let copies = nodes.iter_mut().zip(copies.nodes());
-                copies.for_each(|(node, copy)| node.note_copy(&self.election.name(), copy));
-            }
-            if self.news.send(News::Nodes(nodes)).await.is_err() {
+            let job = followed.borrow_and_update().clone();
+            let keys: Vec<Key> =
+                job.into_iter().map(|name| Key::Job { name: name.to_string(), at: None }).collect();
+            let began = env.now();
+            let round = reader.read(began, &keys).await;
+            let took = began.until(env.now());
+            if self.news.send(News::Round(Box::new(round))).await.is_err() {
                 return;
             }
-            self.looking.env().sleep(self.every.min(NODES_EVERY)).await;
-        }
-    }
-
-    async fn leader(&self) {
-        self.looking.met(PATIENCE).await;
-        loop {
-            let mut found = status::look(&self.looking, &self.election).await;
-            let waiting = found.ledger.as_ref().and_then(LedgerCopies::waiting).map(|waiting| waiting.why);
-            *self.copies() = found.ledger.take();
-            let leader = match found {
-                status::ResourceLine { error: Some(error), .. } => Err(error),
-                // During a reservation, no worker leads yet.
-                status::ResourceLine {
-                    holder: Some(worker),
-                    reserved_for: None,
-                    fencing_token,
-                    remaining_ms,
-                    ..
-                } => Ok(Some(Leader {
-                    worker: show::line(&worker, NAME_MAX),
-                    term: fencing_token,
-                    remaining: remaining_ms.map(Duration::from_millis),
-                    waiting: waiting.map(|why| show::line(&why, NAME_MAX * 2)),
-                })),
-                _ => Ok(None),
-            };
-            if !self.tell(News::Leader(leader)).await {
-                return;
-            }
-        }
-    }
-
-    fn copies(&self) -> MutexGuard<'_, Option<LedgerCopies>> {
-        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn list(&self) {
-        self.looking.met(PATIENCE).await;
-        loop {
-            let jobs = jobs::all(&self.jobs).await.map_err(|failure| failure.to_string());
-            if !self.tell(News::Jobs(jobs)).await {
+            // A group with many jobs is read less often.
+            if let Some(Err(_)) = env.before(env.now() + self.every.max(took), followed.changed()).await {
                 return;
             }
         }
@@ -162,56 +102,6 @@ impl<'a> Poller<'a> {
             let read = env.before(env.now() + PATIENCE, sidecar.read()).await.unwrap_or_else(late);
             if !self.tell(News::Leases(read)).await {
                 return;
-            }
-        }
-    }
-
-    /// Reads what changes seldom.
-    async fn workers_and_shards(&self) {
-        self.looking.met(PATIENCE).await;
-        loop {
-            // The lines stay as they are if too few nodes answer, which the leader's line says.
-            if let Ok(workers) = self.jobs.workers().await {
-                let workers = workers.iter().map(WorkerView::new).collect();
-                if self.news.send(News::Workers(workers)).await.is_err() {
-                    return;
-                }
-            }
-            if let Ok(sets) = ShardSet::read_all(&self.looking).await {
-                let sets = sets.iter().map(ShardSetView::new).collect();
-                if self.news.send(News::Shards(sets)).await.is_err() {
-                    return;
-                }
-            }
-            self.looking.env().sleep(self.every.max(SHARDS_EVERY)).await;
-        }
-    }
-
-    async fn details(&self, mut followed: watch::Receiver<Option<Arc<str>>>) {
-        loop {
-            let job = followed.borrow_and_update().clone();
-            let Some(job) = job else {
-                if followed.changed().await.is_err() {
-                    return;
-                }
-                continue;
-            };
-            let read = async {
-                let (history, why) = futures_util::join!(
-                    jobs::history(&self.jobs, &job, HISTORY),
-                    jobs::why(&self.jobs, &job)
-                );
-                let detail = Detail {
-                    job: job.clone(),
-                    history: history.map_err(|failure| failure.to_string()),
-                    why: why.map_err(|failure| failure.to_string()),
-                };
-                self.tell(News::Detail(Box::new(detail))).await
-            };
-            // Another job is read at once.
-            tokio::select! { biased;
-                changed = followed.changed() => if changed.is_err() { return },
-                is_received = read => if !is_received { return },
             }
         }
     }
@@ -231,7 +121,7 @@ impl<'a> Poller<'a> {
     }
 
     async fn send(&self, writing: &mut Option<Quorum>, action: &Action) -> Result<String, String> {
-        let group = self.jobs.group();
+        let group = self.watched.election.group();
         let failed = |error: &ActionError| {
             let error = show::line(&error.to_string(), NAME_MAX * 20);
             format!("{}: {}: {error}", action.verb().name(), action.target(group))

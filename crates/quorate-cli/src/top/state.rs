@@ -3,17 +3,21 @@
 
 use super::{
     events::{self, Event},
-    news::{Dated, Detail, Leader, Moment, News},
+    news::{Dated, Leader, Moment, News},
     order::{Order, rows},
     question::{Answer, Question, edit},
     sidecar::LeaseLine,
 };
 use crate::{status::NodeLine, terminal::Tone};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use quorate::internals::majority;
+use quorate::ledger::{CopyState, LedgerCopies};
 use quorate_operator::{
     Action, Verb,
-    view::{JobView, ShardSetView, WorkerView, name},
+    state::{
+        Detail, JobDetail, JobsView, Key, Leadership, Missing, Round, SeenNode, Snapshot, Verdict, judge,
+        voting,
+    },
+    view::{JobView, ShardSetView, WorkerView, name, text},
 };
 use std::{
     cell::Cell,
@@ -33,11 +37,13 @@ pub(super) struct State {
     pub(super) group: String,
     pub(super) nodes: Option<Dated<Vec<NodeLine>>>,
     pub(super) leader: Option<Dated<Option<Leader>>>,
-    /// The reason why the leader was last not read.
-    pub(super) leader_error: Option<String>,
+    /// True if the leader was last not read.
+    pub(super) is_leader_unknown: bool,
     pub(super) jobs: Option<Dated<Vec<JobView>>>,
     /// The reason why the jobs were last not read.
     pub(super) jobs_error: Option<String>,
+    /// The judgement of the last round, and how many nodes vote.
+    pub(super) verdict: Option<(Verdict, String)>,
     /// The leases of a sidecar's clients.
     pub(super) leases: Option<Dated<Vec<LeaseLine>>>,
     /// The reason why the leases were last not read.
@@ -56,7 +62,7 @@ pub(super) struct State {
     pub(super) chosen: Option<Arc<str>>,
     /// The job whose details are shown.
     pub(super) open: Option<Arc<str>>,
-    pub(super) detail: Option<Dated<Detail>>,
+    pub(super) detail: Option<Dated<Result<Box<JobDetail>, String>>>,
     /// The first line of the details or of a section that is shown. Only a frame knows how many lines there are, so
     /// it limits this value.
     pub(super) scroll: Cell<u16>,
@@ -124,9 +130,10 @@ impl State {
             group: group.to_owned(),
             nodes: None,
             leader: None,
-            leader_error: None,
+            is_leader_unknown: false,
             jobs: None,
             jobs_error: None,
+            verdict: None,
             leases: None,
             leases_error: None,
             workers: None,
@@ -150,44 +157,12 @@ impl State {
     /// Takes in what the poller has read.
     pub(super) fn learn(&mut self, news: News, now: Moment) {
         match news {
-            News::Nodes(nodes) => {
-                if let Some(before) = &self.nodes {
-                    let changes = events::of_nodes(&before.value, &nodes);
-                    self.record(changes, now);
-                }
-                self.nodes = Some(Dated { value: nodes, read: now });
-            }
-            News::Leader(Ok(leader)) => {
-                if let Some(before) = &self.leader {
-                    let change = events::of_leader(before.value.as_ref(), leader.as_ref());
-                    self.record(change, now);
-                }
-                self.leader = Some(Dated { value: leader, read: now });
-                self.leader_error = None;
-            }
-            News::Leader(Err(error)) => self.leader_error = Some(error),
-            News::Jobs(Ok(jobs)) => {
-                if let Some(before) = &self.jobs {
-                    let changes = events::of_jobs(&before.value, &jobs);
-                    self.record(changes, now);
-                }
-                self.jobs = Some(Dated { value: jobs, read: now });
-                self.jobs_error = None;
-                self.choose_existing();
-            }
-            News::Jobs(Err(error)) => self.jobs_error = Some(error),
+            News::Round(round) => self.learn_round(*round, now),
             News::Leases(Ok(leases)) => {
                 self.leases = Some(Dated { value: leases, read: now });
                 self.leases_error = None;
             }
             News::Leases(Err(error)) => self.leases_error = Some(error),
-            News::Workers(workers) => self.workers = workers_line(&workers),
-            News::Shards(sets) => self.shards = sets.iter().map(shards_line).collect(),
-            News::Detail(detail) => {
-                if self.open.as_ref() == Some(&detail.job) {
-                    self.detail = Some(Dated { value: *detail, read: now });
-                }
-            }
             News::Answer(answer) => {
                 self.pending = self.pending.saturating_sub(1);
                 let (text, tone) = match answer {
@@ -201,6 +176,73 @@ impl State {
                 self.message = Some((text, tone));
             }
         }
+    }
+
+    /// Takes in the state of the group.
+    fn learn_round(&mut self, round: Round, now: Moment) {
+        let Round { state, mut details, .. } = round;
+        self.verdict = Some((judge(&state), voting(&state)));
+        self.learn_nodes(&state, now);
+        self.learn_leader(&state, now);
+        self.shards = state.shards.iter().map(shards_line).collect();
+        let open = self.open.as_ref().map(|name| Key::Job { name: name.to_string(), at: None });
+        if let Some(Detail::Job(detail)) = open.and_then(|key| details.remove(&key)) {
+            let value = detail.map_err(|(Missing::Unknown(why) | Missing::Unread(why))| why);
+            self.detail = Some(Dated { value, read: now });
+        }
+        if let Some(jobs) = state.jobs {
+            self.learn_jobs(Arc::unwrap_or_clone(jobs), now);
+        }
+    }
+
+    fn learn_nodes(&mut self, state: &Snapshot, now: Moment) {
+        let line = |(at, seen): (usize, &SeenNode)| {
+            let copies = match state.copy(at) {
+                Some(copy @ CopyState::Incomplete(_)) => vec![format!("copy of {}: {copy}", state.group)],
+                _ => Vec::new(),
+            };
+            NodeLine { node: seen.node.clone(), copies }
+        };
+        let nodes: Vec<NodeLine> = state.nodes.iter().enumerate().map(line).collect();
+        if let Some(before) = &self.nodes {
+            let changes = events::of_nodes(&before.value, &nodes);
+            self.record(changes, now);
+        }
+        self.nodes = Some(Dated { value: nodes, read: now });
+    }
+
+    fn learn_leader(&mut self, state: &Snapshot, now: Moment) {
+        self.is_leader_unknown = state.leadership == Leadership::Unknown;
+        let waiting = || state.copies().and_then(LedgerCopies::waiting).map(|waiting| text(&waiting.why));
+        let leader = match &state.leadership {
+            Leadership::Unknown => return,
+            Leadership::Vacant { .. } => None,
+            Leadership::Leader { worker, term, remaining, .. } => Some(Leader {
+                worker: worker.clone(),
+                term: *term,
+                remaining: *remaining,
+                waiting: waiting(),
+            }),
+        };
+        if let Some(before) = &self.leader {
+            let change = events::of_leader(before.value.as_ref(), leader.as_ref());
+            self.record(change, now);
+        }
+        self.leader = Some(Dated { value: leader, read: now });
+    }
+
+    fn learn_jobs(&mut self, jobs: JobsView, now: Moment) {
+        self.workers = workers_line(&jobs.workers);
+        self.jobs_error = jobs.error;
+        if jobs.read_at.is_none() || self.jobs_error.is_some() {
+            return;
+        }
+        if let Some(before) = &self.jobs {
+            let changes = events::of_jobs(&before.value, &jobs.list);
+            self.record(changes, now);
+        }
+        self.jobs = Some(Dated { value: jobs.list, read: now });
+        self.choose_existing();
     }
 
     /// Takes in a key, and returns the steps to carry out.
@@ -229,12 +271,6 @@ impl State {
     /// Returns whether there is a sidecar whose leases are shown.
     pub(super) fn has_leases(&self) -> bool {
         self.leases.is_some() || self.leases_error.is_some()
-    }
-
-    /// Returns the number of nodes that vote, the number of nodes, and the number required.
-    pub(super) fn votes(&self) -> Option<(usize, usize, usize)> {
-        let nodes = &self.nodes.as_ref()?.value;
-        Some((nodes.iter().filter(|line| line.node.votes).count(), nodes.len(), majority(nodes.len())))
     }
 
     /// Limits the scrolling to a page with lines on it, and returns the first line to show. `lines` may be an estimate.

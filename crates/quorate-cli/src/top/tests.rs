@@ -1,48 +1,95 @@
 use super::{
-    news::{Detail, Leader, Moment, News},
+    news::{Moment, News},
+    order::Order,
     sidecar::LeaseLine,
     state::{Dialog, Effect, Section, State},
     view::{Palette, draw},
 };
-use crate::{status::NodeLine, terminal::Tone, time::rfc3339};
+use crate::{terminal::Tone, time::rfc3339};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use quorate::internals::JobAction;
 use quorate::{
     env::{BootTime, WallTime},
+    ledger::{CopyAtNode, CopyState, LedgerCopies},
     node::FencingToken,
     scheduler::{HistoryEntry, Placement, RunCause, RunOutcome},
 };
 use quorate_operator::{
     Action,
+    state::{Detail, JobDetail, JobsView, Key, Leadership, Round, SeenNode, Snapshot},
     view::{
         ActiveRun, JobView, NodeView, Pause, RunEnd, ShardSetView, ShardView, ShardWorkerView, Vote,
         WorkerView,
     },
 };
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const BEGAN: u64 = 1_763_720_135_000_000;
 
-/// A view without a terminal, at a time that the test chooses.
+/// A view without a terminal, at a time that the test chooses, of nodes that the test describes.
 struct Bench {
     state: State,
     now: Moment,
+    seen: Snapshot,
 }
 
 impl Bench {
     fn new() -> Self {
         let now = Moment { boot: BootTime::from_nanos(0), wall: WallTime::from_micros(BEGAN) };
-        Self { state: State::new("g", Duration::from_secs(1)), now }
+        let seen = Snapshot {
+            at: now.wall,
+            group: "g".into(),
+            worker: "top".into(),
+            nodes: ["a", "b", "c"].map(votes).to_vec(),
+            leadership: leader("w-1", 7),
+            ttl: None,
+            jobs: Some(Arc::default()),
+            examination: None,
+            leases: None,
+            shards: Arc::default(),
+        };
+        Self { state: State::new("g", Duration::from_secs(1)), now, seen }
     }
 
-    /// A view of three nodes, a leader and these jobs.
+    /// A view of three nodes, a leader and these jobs. The jobs are ordered by name.
     fn with_jobs(jobs: &[JobView]) -> Self {
         let mut bench = Self::new();
-        bench.learn(News::Nodes(["a", "b", "c"].map(votes).to_vec()));
-        bench.learn(News::Leader(Ok(Some(leader("w-1", 7)))));
-        bench.learn(News::Jobs(Ok(jobs.to_vec())));
+        bench.state.order = Order::Name;
+        bench.jobs(jobs);
         bench
+    }
+
+    /// Lets the view learn what the nodes say now, with the details of a job.
+    fn round(&mut self, detail: Option<(&str, JobDetail)>) {
+        let detail = detail.map(|(name, detail)| {
+            (Key::Job { name: name.to_owned(), at: None }, Detail::Job(Ok(Box::new(detail))))
+        });
+        let round =
+            Round { began: self.now.boot, state: self.seen.clone(), details: detail.into_iter().collect() };
+        self.learn(News::Round(Box::new(round)));
+    }
+
+    fn nodes(&mut self, nodes: [SeenNode; 3]) {
+        self.seen.nodes = nodes.to_vec();
+        self.round(None);
+    }
+
+    fn leader(&mut self, leadership: Leadership) {
+        self.seen.leadership = leadership;
+        self.round(None);
+    }
+
+    fn jobs(&mut self, jobs: &[JobView]) {
+        self.list().list = jobs.to_vec();
+        self.round(None);
+    }
+
+    fn list(&mut self) -> &mut JobsView {
+        let read_at = Some(self.now.wall);
+        let jobs = Arc::make_mut(self.seen.jobs.as_mut().expect("a group with jobs"));
+        jobs.read_at = read_at;
+        jobs
     }
 
     fn learn(&mut self, news: News) {
@@ -89,7 +136,7 @@ impl Bench {
     }
 }
 
-fn votes(name: &str) -> NodeLine {
+fn votes(name: &str) -> SeenNode {
     let node = NodeView {
         name: format!("redis://{name}:6379"),
         reachable: true,
@@ -101,10 +148,10 @@ fn votes(name: &str) -> NodeLine {
         round_trip_p99: Some(Duration::from_micros(900)),
         vote: Vote::Votes,
     };
-    NodeLine { node, copies: Vec::new() }
+    SeenNode { node, votes_at: None, since: at(BEGAN), trips: Vec::new() }
 }
 
-fn away(name: &str) -> NodeLine {
+fn away(name: &str) -> SeenNode {
     let node = NodeView {
         reachable: false,
         votes: false,
@@ -114,16 +161,12 @@ fn away(name: &str) -> NodeLine {
         vote: Vote::Unreachable,
         ..votes(name).node
     };
-    NodeLine { node, copies: Vec::new() }
+    SeenNode { node, ..votes(name) }
 }
 
-fn leader(worker: &str, term: u64) -> Leader {
-    Leader {
-        worker: worker.to_owned(),
-        term: Some(term),
-        remaining: Some(Duration::from_secs(2)),
-        waiting: None,
-    }
+fn leader(worker: &str, term: u64) -> Leadership {
+    let remaining = Some(Duration::from_secs(2));
+    Leadership::Leader { worker: worker.to_owned(), term: Some(term), since: at(BEGAN), remaining }
 }
 
 fn at(micros: u64) -> WallTime {
@@ -187,13 +230,15 @@ fn running(job: JobView) -> JobView {
 #[test]
 fn the_first_screen_says_that_it_asks_and_then_shows_nodes_leader_and_jobs() {
     let empty = Bench::new();
-    empty.shows(&["group g  asking the nodes", "leader: asking", "JOBS: asking"]);
+    empty.shows(&["group g", "asking the nodes", "leader: asking", "JOBS: asking"]);
 
     let jobs = [running(job("beat")), ended(job("report"), RunOutcome::Failed, 30)];
     let bench = Bench::with_jobs(&jobs);
     bench.shows(&[
-        "3 of 3 nodes vote, 2 required: a quorum",
+        "group g  3 of 3 nodes vote, 2 are needed",
         "10:15:35Z",
+        "Leadership is safe, but one job needs you: report failed.",
+        "Failed  report: exit 3; quorate jobs history report",
         "leader w-1 (term 7), lease ends in 2.0 s",
         "redis://a:6379  7.0.15       0.25 ms  votes",
         "JOBS 2, by name",
@@ -218,32 +263,45 @@ fn only_trouble_is_coloured() {
         .filter(|cell| cell.fg != Color::Reset)
         .map(ratatui::buffer::Cell::symbol)
         .collect();
-    assert!(coloured.starts_with("failed 30 s ago") && !coloured.contains("beat"), "{coloured}");
+    let verdict = "Leadership is safe, but one job needs you: report failed.";
+    assert!(coloured.starts_with(verdict) && coloured.contains("failed 30 s ago"), "{coloured}");
+    assert!(!coloured.contains("beat") && !coloured.contains("quorate jobs history"), "{coloured}");
 }
 
 #[test]
 fn lost_nodes_a_lost_quorum_and_a_lost_leader_are_named() {
     let mut bench = Bench::with_jobs(&[job("beat")]);
-    bench.learn(News::Nodes(vec![votes("a"), votes("b"), away("c")]));
-    bench.shows(&["2 of 3 nodes vote, 2 required: a quorum", "connection refused"]);
-    bench.learn(News::Nodes(vec![votes("a"), away("b"), away("c")]));
-    bench.learn(News::Leader(Err("cannot read x: 1 of 3 nodes agreed\n  redis://b: away".to_owned())));
-    bench.learn(News::Jobs(Err("cannot read the jobs of the group: 1 of 3".to_owned())));
+    bench.shows(&["group g  3 of 3 nodes vote, 2 are needed", "All is well."]);
+    bench.nodes([votes("a"), votes("b"), away("c")]);
+    bench.shows(&["None may be lost: 2 of 3 nodes vote, 2 are needed. Jobs run.", "connection refused"]);
+    bench.seen.leadership = Leadership::Unknown;
+    bench.list().error = Some("cannot read the jobs of the group: 1 of 3".to_owned());
+    bench.nodes([votes("a"), away("b"), away("c")]);
     bench.pass(Duration::from_secs(1));
     bench.shows(&[
-        "NO QUORUM: 1 of 3 nodes vote, 2 required",
-        "leader NOT UPDATED since 10:15:35Z (then w-1): cannot read x",
+        "No quorum: 1 of 3 nodes votes, 2 are needed. No worker can lead",
+        "leader NOT UPDATED since 10:15:35Z (then w-1)",
         "JOBS 1, by name  NOT UPDATED since 10:15:35Z: cannot read the jobs",
         "beat",
         "redis://b:6379: connection refused",
     ]);
-    bench.learn(News::Leader(Ok(None)));
+    bench.leader(Leadership::Vacant { since: at(BEGAN) });
     bench.shows(&["NO LEADER", "no worker leads"]);
-    bench.learn(News::Leader(Ok(Some(leader("w-2", 8)))));
-    bench.shows(&["leader w-2 (term 8)", "w-2 leads (term 8)"]);
-    let waiting = Some("the records of the jobs wait for c".to_owned());
-    bench.learn(News::Leader(Ok(Some(Leader { waiting, ..leader("w-2", 8) }))));
-    bench.shows(&["leader w-2 (term 8), lease ends in 2.0 s if not extended; the records of the j"]);
+    bench.list().error = None;
+    bench.seen.leadership = leader("w-2", 8);
+    bench.nodes(["a", "b", "c"].map(votes));
+    bench.shows(&["leader w-2 (term 8)", "w-2 leads (term 8)", "All is well."]);
+    let states = [CopyState::Complete, CopyState::Unknown, CopyState::Incomplete(None)];
+    let copies = states
+        .iter()
+        .zip(["a", "b", "c"])
+        .map(|(state, node)| CopyAtNode { node: node.into(), state: *state });
+    bench.list().copies = Some(LedgerCopies::new(copies));
+    bench.round(None);
+    bench.shows(&[
+        "leader w-2 (term 8), lease ends in 2.0 s if not extended; ",
+        "No job starts: too few nodes",
+    ]);
 }
 
 #[test]
@@ -255,13 +313,11 @@ fn the_workers_are_shown_by_their_labels() {
         handlers: Vec::new(),
         max_running: None,
     };
-    bench.learn(News::Workers(vec![worker("oak", &[]), worker("elm", &[])]));
+    bench.list().workers = vec![worker("oak", &[]), worker("elm", &[])];
+    bench.round(None);
     assert!(!bench.screen().contains("workers"), "{}", bench.screen());
-    bench.learn(News::Workers(vec![
-        worker("oak", &["eu", "ssd"]),
-        worker("elm", &["eu"]),
-        worker("ash", &[]),
-    ]));
+    bench.list().workers = vec![worker("oak", &["eu", "ssd"]), worker("elm", &["eu"]), worker("ash", &[])];
+    bench.round(None);
     bench.shows(&["workers 3; eu: oak, elm; ssd: oak", "beat"]);
 }
 
@@ -292,9 +348,11 @@ fn sets_of_shards_are_shown_below_the_leader() {
         workers: vec![worker.clone()],
         shards: vec![shard(0, Some("w-1")), shard(1, second)],
     };
-    bench.learn(News::Shards(vec![set(None)]));
+    bench.seen.shards = vec![set(None)].into();
+    bench.round(None);
     bench.shows(&["shards orders: 1 of 2 owned, 1 workers; 1 of 2 shards have no owner", "beat"]);
-    bench.learn(News::Shards(vec![set(Some("w-1"))]));
+    bench.seen.shards = vec![set(Some("w-1"))].into();
+    bench.round(None);
     bench.shows(&["shards orders: 2 of 2 owned, 1 workers; every shard has its owner"]);
 }
 
@@ -305,8 +363,7 @@ fn data_without_an_update_is_marked_after_three_periods() {
     assert!(!bench.screen().contains("NOT UPDATED"), "{}", bench.screen());
     bench.pass(Duration::from_millis(1));
     bench.shows(&["leader NOT UPDATED since 10:15:35Z", "JOBS 1, by name  NOT UPDATED since 10:15:35Z"]);
-    bench.learn(News::Leader(Ok(Some(leader("w-1", 7)))));
-    bench.learn(News::Jobs(Ok(vec![job("beat")])));
+    bench.round(None);
     assert!(!bench.screen().contains("NOT UPDATED"), "{}", bench.screen());
 }
 
@@ -317,7 +374,7 @@ fn changes_of_jobs_are_events() {
     let by_ann =
         Pause { by: "ann@host".to_owned(), at: at(BEGAN), reason: Some("disk full".to_owned()), until: None };
     let paused = JobView { paused: Some(by_ann), ..ended(running(job("beat")), RunOutcome::TimedOut, 2) };
-    bench.learn(News::Jobs(Ok(vec![paused, job("new")])));
+    bench.jobs(&[paused, job("new")]);
     let events: Vec<(&str, Tone)> =
         bench.state.events.iter().map(|event| (&*event.text, event.tone)).collect();
     assert_eq!(
@@ -330,7 +387,7 @@ fn changes_of_jobs_are_events() {
             ("old: removed", Tone::Caution),
         ]
     );
-    bench.learn(News::Jobs(Ok(vec![job("beat"), job("new")])));
+    bench.jobs(&[job("beat"), job("new")]);
     assert_eq!(bench.state.events.back().map(|event| &*event.text), Some("beat: resumed"));
 }
 
@@ -343,9 +400,9 @@ fn jobs_are_filtered_and_ordered_and_the_choice_follows_its_job() {
     assert_eq!(names(&bench), ["alpha", "mid", "zeta"]);
     assert_eq!(bench.state.chosen.as_deref(), Some("alpha"));
     for (order, expected) in [
-        ("state", ["alpha", "mid", "zeta"]),
         ("next", ["zeta", "mid", "alpha"]),
         ("last", ["alpha", "mid", "zeta"]),
+        ("state", ["alpha", "mid", "zeta"]),
         ("name", ["alpha", "mid", "zeta"]),
     ] {
         bench.press(KeyCode::Char('s'));
@@ -469,14 +526,14 @@ fn the_details_follow_the_open_job() {
     let mut bench = Bench::with_jobs(&[ended(job("beat"), RunOutcome::Failed, 5), job("other")]);
     assert_eq!(bench.press(KeyCode::Enter), [Effect::Follow(Some("beat".into()))]);
     bench.shows(&["beat", "schedule    every 5s", "asking the nodes"]);
-    let history = |job: &str| {
-        let page = ended(self::job(job), RunOutcome::Failed, 5);
-        let why = Err("cannot read the jobs".to_owned());
-        News::Detail(Box::new(Detail { job: job.into(), history: Ok(page.ends), why }))
+    let detail = |job: &str| {
+        let job = ended(self::job(job), RunOutcome::Failed, 5);
+        let (ends, unread_history) = (job.ends.clone(), Some("cannot read the jobs".to_owned()));
+        JobDetail { job, ends, unread_history, next: Vec::new(), why: None }
     };
-    bench.learn(history("other"));
+    bench.round(Some(("other", detail("other"))));
     bench.shows(&["asking the nodes"]);
-    bench.learn(history("beat"));
+    bench.round(Some(("beat", detail("beat"))));
     bench.shows(&["HISTORY", "5 s ago", "failed in 5.0ms: exit 3", "[w-1]", "cannot read the jobs"]);
     bench.press(KeyCode::End);
     bench.shows(&["failed in 5.0ms: exit 3"]);
@@ -492,7 +549,7 @@ fn the_details_follow_the_open_job() {
 #[test]
 fn each_section_can_fill_the_screen() {
     let mut bench = Bench::with_jobs(&[running(job("beat"))]);
-    bench.learn(News::Leader(Ok(None)));
+    bench.leader(Leadership::Vacant { since: at(BEGAN) });
     for (section, part) in [(Section::Nodes, "NODE"), (Section::Runs, "RUNS 1"), (Section::Events, "EVENTS")]
     {
         bench.press(KeyCode::Tab);

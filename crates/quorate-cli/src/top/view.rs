@@ -9,7 +9,10 @@ use super::{
     state::{Dialog, Section, State},
 };
 use crate::{jobs::tone, terminal::Tone};
-use quorate_operator::view::{JobView, NodeView};
+use quorate_operator::{
+    state::{Level, Problem, Target},
+    view::{JobView, NodeView},
+};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -20,6 +23,8 @@ use ratatui::{
 
 /// The height from which the list of runs is shown.
 const TALL: u16 = 34;
+/// The number of problems that are shown below the verdict.
+const NEEDS_MAX: usize = 3;
 /// The number of sets of shards that are shown.
 const SETS_MAX: usize = 3;
 /// The width from which the schedules are shown.
@@ -80,37 +85,54 @@ pub(super) struct View<'a> {
 }
 
 fn heading<'a>(state: &State, now: Moment, palette: Palette, width: u16) -> Vec<Line<'a>> {
-    let (quorum, tone) = match state.votes() {
-        None => ("asking the nodes".to_owned(), Tone::Plain),
-        Some((votes, all, required)) if votes < required => {
-            (format!("NO QUORUM: {votes} of {all} nodes vote, {required} required"), Tone::Trouble)
+    let (level, headline, voting) = match &state.verdict {
+        None => (Level::Well, "asking the nodes", String::new()),
+        // The headline says how many nodes vote if that is the news.
+        Some((verdict, voting)) if verdict.headline.contains(voting.as_str()) => {
+            (verdict.level, &*verdict.headline, String::new())
         }
-        Some((votes, all, required)) => {
-            let tone = if votes < all { Tone::Caution } else { Tone::Plain };
-            (format!("{votes} of {all} nodes vote, {required} required: a quorum"), tone)
-        }
+        Some((verdict, voting)) => (verdict.level, &*verdict.headline, format!("  {voting}")),
     };
-    let group = format!("quorate top  group {}  ", state.group);
+    let group = format!("quorate top  group {}{voting}", state.group);
     let clock = time_of_day(now.wall);
-    let used = group.chars().count() + quorum.chars().count() + clock.chars().count();
-    let gap = " ".repeat(usize::from(width).saturating_sub(used).max(1));
+    let gap = usize::from(width).saturating_sub(Line::from(&*group).width() + clock.len()).max(1);
     let first = Line::from(vec![
         Span::styled(group, Style::new().add_modifier(Modifier::BOLD)),
-        Span::styled(quorum, palette.of(tone)),
-        Span::raw(gap),
+        Span::raw(" ".repeat(gap)),
         Span::raw(clock),
     ]);
+    let verdict = Line::styled(headline.to_owned(), palette.of(tone_of(level)));
+    // The list of the nodes has their problems.
+    let needs = state.verdict.iter().flat_map(|(verdict, _)| &verdict.needs);
+    let needs = needs.filter(|problem| problem.target != Target::Nodes).take(NEEDS_MAX);
+    let needs = needs.map(|problem| need(problem, palette));
     let shards = state.shards.iter().take(SETS_MAX);
     let shards = shards.map(|(text, tone)| Line::styled(text.clone(), palette.of(*tone)));
     let workers = state.workers.iter().map(|text| Line::raw(text.clone()));
-    [first, leadership(state, now, palette)].into_iter().chain(workers).chain(shards).collect()
+    let leader = leadership(state, now, palette);
+    [first, verdict].into_iter().chain(needs).chain([leader]).chain(workers).chain(shards).collect()
+}
+
+/// Returns the line about a problem that an operator must fix.
+fn need<'a>(problem: &Problem, palette: Palette) -> Line<'a> {
+    Line::from(vec![
+        Span::styled(format!("  {}", problem.kind), palette.of(tone_of(problem.level))),
+        Span::raw(format!("  {}: {}; {}", problem.subject, first_line(&problem.text), problem.command)),
+    ])
+}
+
+fn tone_of(level: Level) -> Tone {
+    match level {
+        Level::Well => Tone::Plain,
+        Level::Warn => Tone::Caution,
+        Level::Bad => Tone::Trouble,
+    }
 }
 
 fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {
-    let error = state.leader_error.as_ref().map(|error| first_line(error));
     let Some(leader) = &state.leader else {
-        let text = error.map_or("leader: asking the nodes".to_owned(), |error| format!("leader: {error}"));
-        return Line::styled(text, palette.of(Tone::Plain));
+        let text = if state.is_leader_unknown { "leader: not known" } else { "leader: asking the nodes" };
+        return Line::raw(text);
     };
     let known = match &leader.value {
         None => "NO LEADER".to_owned(),
@@ -123,19 +145,15 @@ fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {
             format!("leader {}{term}{left}", known.worker)
         }
     };
-    match (error, state.is_stale(leader, now)) {
-        (None, false) => match leader.value.as_ref().map(|leader| &leader.waiting) {
-            None => Line::styled(known, palette.of(Tone::Trouble)),
-            Some(Some(why)) => Line::styled(format!("{known}; {why}"), palette.of(Tone::Trouble)),
-            Some(None) => Line::styled(known, palette.of(Tone::Plain)),
-        },
-        (error, _) => {
-            let worker = leader.value.as_ref().map_or("no worker", |known| &known.worker);
-            let error = error.map_or_else(String::new, |error| format!(": {error}"));
-            let text =
-                format!("leader NOT UPDATED since {} (then {worker}){error}", time_of_day(leader.read.wall));
-            Line::styled(text, palette.of(Tone::Trouble))
-        }
+    if state.is_leader_unknown || state.is_stale(leader, now) {
+        let worker = leader.value.as_ref().map_or("no worker", |known| &known.worker);
+        let text = format!("leader NOT UPDATED since {} (then {worker})", time_of_day(leader.read.wall));
+        return Line::styled(text, palette.of(Tone::Trouble));
+    }
+    match leader.value.as_ref().map(|leader| &leader.waiting) {
+        None => Line::styled(known, palette.of(Tone::Trouble)),
+        Some(Some(why)) => Line::styled(format!("{known}; {why}"), palette.of(Tone::Trouble)),
+        Some(None) => Line::styled(known, palette.of(Tone::Plain)),
     }
 }
 

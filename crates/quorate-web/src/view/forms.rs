@@ -1,8 +1,9 @@
 //! The forms of the actions. Each says what it will do, and needs no script.
 
 use super::{Context, JobsQuery};
-use crate::snapshot::{JobView, JobsView, Snapshot};
 use maud::{Markup, html};
+use quorate_operator::state::{JobsView, Snapshot};
+use quorate_operator::view::JobView;
 use quorate_operator::{Field, Kind, Need, Verb};
 
 /// The zones that the foot of a page offers, after the viewer's own.
@@ -157,7 +158,7 @@ pub(super) fn resign(state: &Snapshot, worker: &str, term: Option<u64>, context:
 
 /// Returns the action that resets a dead letter.
 pub(super) fn reset(set: &str, id: &str, context: &Context<'_>) -> Markup {
-    let shown = crate::snapshot::name(&format!("{set}/{id}"));
+    let shown = quorate_operator::view::name(&format!("{set}/{id}"));
     let (confirm, target) = (Some(format!("Reset {shown}")), [("set", set), ("id", id)]);
     html! {
         div.plain { (action(context, Verb::Reset, &Ask { about: &shown, effect: None, confirm, target: &target })) }

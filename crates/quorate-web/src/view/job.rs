@@ -1,11 +1,9 @@
 use super::{Context, command, forms, overview::sentence, parts};
-use crate::{
-    snapshot::{JobDetail, JobState, JobView, Missing, RunEnd, Snapshot, cron_words, name, text},
-    time::{self, Zone, element, rfc3339, span},
-    verdict::{Level, Verdict, shell},
-};
+use crate::time::{self, Zone, element, rfc3339, span};
 use maud::{Markup, html};
 use quorate::scheduler::{Explanation, Placement};
+use quorate_operator::state::{JobDetail, Level, Missing, Snapshot, Verdict, cron_words, shell};
+use quorate_operator::view::{JobState, JobView, RunEnd, name, text};
 
 /// The number of runs in the table.
 const RUNS: usize = 50;

@@ -1,10 +1,8 @@
 use super::{Context, JobsQuery, Show, forms, overview::sentence, parts};
-use crate::{
-    snapshot::{JobState, JobView, JobsView, Pause, Snapshot, WorkerView, cron_words},
-    time::{Zone, span},
-    verdict::{Level, Verdict},
-};
+use crate::time::{Zone, span};
 use maud::{Markup, html};
+use quorate_operator::state::{JobsView, Level, Snapshot, Verdict, cron_words};
+use quorate_operator::view::{JobState, JobView, Pause, WorkerView};
 use url::form_urlencoded;
 
 /// The number of jobs on a page.

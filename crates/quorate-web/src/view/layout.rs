@@ -1,12 +1,9 @@
 //! The frame of each page: the head, the navigation, the notice of an action, and the foot.
 
 use super::{Context, View, contents, forms, parts};
-use crate::{
-    snapshot::{Detail, Snapshot},
-    time::element,
-    verdict::judge,
-};
+use crate::time::element;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use quorate_operator::state::{Detail, Snapshot, judge};
 
 /// The result of an action, shown once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +74,10 @@ pub(super) fn mark(context: &Context<'_>, group: &str) -> Markup {
 
 fn header(view: &View, state: &Snapshot, context: &Context<'_>) -> Markup {
     let verdict = judge(state);
-    let failed =
-        verdict.needs.iter().filter(|problem| matches!(problem.target, crate::verdict::Target::Job(_)));
+    let failed = verdict
+        .needs
+        .iter()
+        .filter(|problem| matches!(problem.target, quorate_operator::state::Target::Job(_)));
     let failed = failed.count();
     let away = state.nodes.len() - state.voting();
     let entry = |path: &str, name: &str, badge: Markup| {
@@ -121,7 +120,7 @@ fn footer(state: &Snapshot, context: &Context<'_>) -> Markup {
         } @else if context.can_sign_in {
             a href=(context.link("/sign-in")) { "Sign in to operate" }
         }
-        span { "Served by " (crate::snapshot::name(&state.worker)) }
+        span { "Served by " (quorate_operator::view::name(&state.worker)) }
         span { "Quorate " (env!("CARGO_PKG_VERSION")) }
     }
 }

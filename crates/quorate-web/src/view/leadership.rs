@@ -1,13 +1,10 @@
 use super::{Context, command, forms, overview, time_line};
-use crate::{
-    changes::LeadershipPast,
-    snapshot::{Leadership, Snapshot, name, text},
-    time::span,
-    verdict::{Level, Verdict, shell, voting},
-};
+use crate::time::span;
 use maud::{Markup, html};
 use quorate::election::{PastTerm, TermEndCause};
+use quorate_operator::state::{Leadership, LeadershipPast, Level, Snapshot, Verdict, shell, voting};
 use quorate_operator::view::AuditEntry;
+use quorate_operator::view::{name, text};
 
 /// Returns the page that answers who leads, and who changed what.
 pub(super) fn leadership(

@@ -1,9 +1,7 @@
 use super::{Context, row_key};
-use crate::{
-    snapshot::ClientLease,
-    time::{element, span},
-};
+use crate::time::{element, span};
 use maud::{Markup, html};
+use quorate_operator::view::ClientLease;
 
 /// The number of leases that are shown.
 const SHOWN_MAX: usize = 200;

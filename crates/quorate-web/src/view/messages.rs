@@ -1,12 +1,9 @@
 use super::{Context, command, forms, overview::sentence};
-use crate::{
-    snapshot::{Snapshot, name, text},
-    source::{Message, Messages},
-    time::span,
-    verdict::{Level, Verdict, shell},
-};
+use crate::time::span;
 use maud::{Markup, html};
 use quorate::claim::ClaimState;
+use quorate_operator::state::{Level, Message, Messages, Snapshot, Verdict, shell};
+use quorate_operator::view::{name, text};
 
 /// The number of rows of each table.
 const ROWS: usize = 100;

@@ -16,12 +16,11 @@ mod time_line;
 pub(crate) use layout::{Notice, page};
 pub(crate) use sign_in::sign_in;
 
-use crate::{
-    snapshot::{Detail, Pause, Snapshot, name as name_of},
-    time::{self, Zone, element},
-};
+use crate::time::{self, Zone, element};
 use maud::{Markup, html};
 use quorate::env::WallTime;
+use quorate_operator::state::{Detail, Snapshot};
+use quorate_operator::view::{Pause, name as name_of};
 use url::form_urlencoded;
 
 /// A page, with its parameters.

@@ -1,12 +1,9 @@
 use super::{Context, command, overview::sentence, parts};
-use crate::{
-    snapshot::{SeenNode, Snapshot, Vote},
-    source::{Examination, NodeFacts},
-    time::{self, span},
-    verdict::{Level, Verdict, judge, voting},
-};
+use crate::time::{self, span};
 use maud::{Markup, html};
 use quorate::ledger::CopyState;
+use quorate_operator::state::{Examination, Level, NodeFacts, SeenNode, Snapshot, Verdict, judge, voting};
+use quorate_operator::view::Vote;
 
 /// Returns the page that answers who votes, who does not, and why.
 pub(super) fn nodes(state: &Snapshot, context: &Context<'_>) -> (String, Markup) {
@@ -28,7 +25,7 @@ pub(super) fn nodes(state: &Snapshot, context: &Context<'_>) -> (String, Markup)
     let title = voting(state);
     let verdict = Verdict { level, headline, needs: Vec::new(), know: Vec::new() };
     let body = html! {
-        (sentence(&verdict, &html! { "As " (crate::snapshot::name(&state.worker)) " sees them." }))
+        (sentence(&verdict, &html! { "As " (quorate_operator::view::name(&state.worker)) " sees them." }))
         section aria-labelledby="q" {
             div.half {
                 div { h2 id="q" { "Quorum" } (parts::quorum(&state.nodes, state.needed(), context.now)) }
@@ -182,10 +179,10 @@ fn doctor(examination: &Examination) -> Markup {
                             tr role="row" {
                                 th scope="row" role="rowheader" { (parts::severity(finding.severity)) }
                                 td.at role="cell" {
-                                    @match &finding.node { Some(node) => (crate::snapshot::name(parts::short_name(node))), None => "all" }
+                                    @match &finding.node { Some(node) => (quorate_operator::view::name(parts::short_name(node))), None => "all" }
                                 }
-                                td role="cell" { (crate::snapshot::text(&finding.problem)) }
-                                td role="cell" { (crate::snapshot::text(&finding.fix)) }
+                                td role="cell" { (quorate_operator::view::text(&finding.problem)) }
+                                td role="cell" { (quorate_operator::view::text(&finding.fix)) }
                             }
                         }
                     }

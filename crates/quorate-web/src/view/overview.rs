@@ -1,10 +1,10 @@
 use super::{Context, command, jobs, leases, parts};
-use crate::{
-    snapshot::{JobState, JobView, JobsView, Leadership, Snapshot},
-    time::{self, element, span},
-    verdict::{Level, Problem, Target, Verdict, judge, shell, voting},
-};
+use crate::time::{self, element, span};
 use maud::{Markup, html};
+use quorate_operator::state::{
+    JobsView, Leadership, Level, Problem, Snapshot, Target, Verdict, judge, shell, voting,
+};
+use quorate_operator::view::{JobState, JobView};
 
 /// The number of jobs in the table of the overview. Jobs in trouble come first.
 const JOBS_MAX: usize = 20;

@@ -1,14 +1,11 @@
 //! The small pictures of the pages. Each is SVG without scripts or inline styles. A state is a shape, a word, and
 //! only then a colour.
 
-use crate::{
-    snapshot::{JobState, JobView, RunEnd, STRIP, SeenNode, Vote},
-    source::Severity,
-    time::{self, span},
-    verdict::{Level, ProblemIcon},
-};
+use crate::time::{self, span};
 use maud::{Markup, html};
 use quorate::{env::WallTime, scheduler::RunOutcome};
+use quorate_operator::state::{Level, ProblemIcon, STRIP, SeenNode, Severity};
+use quorate_operator::view::{JobState, JobView, RunEnd, Vote};
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 /// The distance between two marks of a strip.
@@ -377,7 +374,7 @@ fn bar(end: &RunEnd, longest: Duration, x: usize) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
+    use quorate_operator::testing;
 
     #[test]
     fn a_strip_counts_its_runs_and_names_the_newest() {

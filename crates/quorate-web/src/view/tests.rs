@@ -1,13 +1,12 @@
 use super::*;
-use crate::{
-    snapshot::{JobView, JobsView, Leadership, Vote, WorkerView},
-    testing::{self, NOW},
-};
 use quorate::{
     FencingToken,
     election::{PastTerm, TermEnd, TermEndCause},
     ledger::{Copied, CopyState, Operation},
 };
+use quorate_operator::state::{JobsView, Leadership};
+use quorate_operator::testing::{self, NOW};
+use quorate_operator::view::{JobView, Vote, WorkerView};
 use std::time::Duration;
 
 pub(super) fn context(zone: &Zone) -> Context<'_> {
@@ -47,15 +46,16 @@ fn assert_harmless(page: &str) {
 
 fn hostile_job() -> JobView {
     let mut job = testing::job("plain");
-    let text = crate::snapshot::text(HOSTILE);
+    let text = quorate_operator::view::text(HOSTILE);
     // The library refuses names with control characters.
-    job.name = crate::snapshot::name(HOSTILE).into();
+    job.name = quorate_operator::view::name(HOSTILE).into();
     (job.schedule, job.rules) = (text.clone(), text.clone());
     let mut end = testing::end(quorate::scheduler::RunOutcome::Failed, 60);
     (end.reason, end.worker, end.output) =
         (text.clone(), text.clone(), Some(quorate_operator::view::lines(HOSTILE)));
     job.ends = vec![end];
-    job.paused = Some(crate::snapshot::Pause { at: NOW, by: text.clone(), reason: Some(text), until: None });
+    job.paused =
+        Some(quorate_operator::view::Pause { at: NOW, by: text.clone(), reason: Some(text), until: None });
     job
 }
 
@@ -64,15 +64,15 @@ fn hostile_text_is_text_on_every_page() {
     let mut state = testing::state(3);
     testing::jobs_of(&mut state).list.push(hostile_job());
     state.nodes[1].node.vote = Vote::Refused;
-    state.nodes[1].node.reason = Some(crate::snapshot::text(HOSTILE));
+    state.nodes[1].node.reason = Some(quorate_operator::view::text(HOSTILE));
     state.leadership = Leadership::Leader {
-        worker: crate::snapshot::name(HOSTILE),
+        worker: quorate_operator::view::name(HOSTILE),
         term: None,
         since: NOW,
         remaining: None,
     };
     let job = hostile_job();
-    let detail = crate::snapshot::JobDetail {
+    let detail = quorate_operator::state::JobDetail {
         ends: job.ends.clone(),
         unread_history: Some(HOSTILE.to_owned()),
         job,
@@ -81,7 +81,7 @@ fn hostile_text_is_text_on_every_page() {
     };
     let detail = Detail::Job(Ok(Box::new(detail)));
     let message = crate::Message {
-        id: crate::snapshot::name(HOSTILE).into(),
+        id: quorate_operator::view::name(HOSTILE).into(),
         state: quorate::claim::ClaimState::Claimed { by: None, remaining: None, attempts: 1, payload: None },
     };
     let messages = crate::Messages { list: vec![message], complete: true, missing: vec![HOSTILE.to_owned()] };
@@ -89,7 +89,7 @@ fn hostile_text_is_text_on_every_page() {
         (View::Overview, None),
         (View::Nodes, None),
         (View::Jobs(JobsQuery::default()), None),
-        (View::Jobs(JobsQuery { find: crate::snapshot::name(HOSTILE), ..JobsQuery::default() }), None),
+        (View::Jobs(JobsQuery { find: quorate_operator::view::name(HOSTILE), ..JobsQuery::default() }), None),
         (View::parse("/job", "name=%3Cscript%3Ealert(1)%3C/script%3E&at=%1b%22%3E").unwrap(), Some(&detail)),
         (View::parse("/job", "name=%3Cscript%3Ealert(1)%3C/script%3E%E2%80%AE").unwrap(), None),
         (View::Leadership, Some(&Detail::LeadershipPast(Err(HOSTILE.to_owned())))),
@@ -104,7 +104,7 @@ fn hostile_text_is_text_on_every_page() {
     }
 }
 
-fn hostile_past() -> crate::changes::LeadershipPast {
+fn hostile_past() -> quorate_operator::state::LeadershipPast {
     let end = TermEnd { at: NOW, cause: TermEndCause::WorkFailed, reason: HOSTILE.into() };
     let term = PastTerm {
         term: FencingToken::new(7),
@@ -124,7 +124,7 @@ fn hostile_past() -> crate::changes::LeadershipPast {
         result: HOSTILE.into(),
     };
     let changes = vec![quorate_operator::view::AuditEntry::of_operation(&operation)];
-    crate::changes::LeadershipPast { terms: vec![term], changes }
+    quorate_operator::state::LeadershipPast { terms: vec![term], changes }
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn the_page_says_why_each_term_ended_and_what_operators_changed() {
 fn a_long_list_has_pages_and_filters() {
     let mut jobs = testing::jobs(1_000);
     jobs.list[700].paused =
-        Some(crate::snapshot::Pause { at: NOW, by: "ada".into(), reason: None, until: None });
+        Some(quorate_operator::view::Pause { at: NOW, by: "ada".into(), reason: None, until: None });
     let rows = |page: &str| page.matches("role=\"row\" data-key=").count();
     let first = list(JobsQuery::default(), jobs.clone());
     assert_eq!(rows(&first), jobs::PAGE);
@@ -265,7 +265,7 @@ fn only_an_operator_sees_the_actions() {
     let mut state = testing::state(3);
     testing::start(&mut state, 0);
     let job = state.jobs.as_ref().unwrap().list[0].clone();
-    let detail = crate::snapshot::JobDetail {
+    let detail = quorate_operator::state::JobDetail {
         ends: job.ends.clone(),
         unread_history: None,
         job,
@@ -290,10 +290,10 @@ fn a_history_that_cannot_be_read_leaves_the_rest_of_the_page() {
     let job = state.jobs.as_ref().unwrap().list[0].clone();
     let view = View::Job { name: "job-0".to_owned(), at: None };
     let zone = Zone::utc();
-    let shown = |ends: &[crate::snapshot::RunEnd], unread: Option<&str>| {
+    let shown = |ends: &[quorate_operator::view::RunEnd], unread: Option<&str>| {
         let unread_history = unread.map(str::to_owned);
         let (ends, job, next) = (ends.to_vec(), job.clone(), vec![NOW]);
-        let detail = crate::snapshot::JobDetail { ends, unread_history, job, next, why: None };
+        let detail = quorate_operator::state::JobDetail { ends, unread_history, job, next, why: None };
         page(&view, &state, Some(&Detail::Job(Ok(Box::new(detail)))), &context(&zone))
     };
     let unread = shown(&job.ends, Some("2 of 5 nodes answered"));

@@ -2,9 +2,10 @@
 //! percentages, so that the text keeps its size on a narrow screen.
 
 use super::{Context, parts};
-use crate::{snapshot::name, time::span};
+use crate::time::span;
 use maud::{Markup, html};
 use quorate::{election::PastTerm, env::WallTime};
+use quorate_operator::view::name;
 
 /// The number of terms that are drawn.
 const TERMS: usize = 12;
@@ -132,14 +133,12 @@ fn percent(part: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        testing::{NOW, before},
-        time::Zone,
-    };
+    use crate::time::Zone;
     use quorate::{
         FencingToken,
         election::{TermEnd, TermEndCause},
     };
+    use quorate_operator::testing::{NOW, before};
     use std::time::Duration;
 
     fn term(number: u64, holder: &str, began: u64, ended: Option<u64>) -> PastTerm {

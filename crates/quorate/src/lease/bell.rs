@@ -2,11 +2,10 @@
 //! since the nodes report releases at once to those that wait for the lock. A report may be lost, so everything that waits for
 //! the bell also looks from time to time.
 
-use super::{Lease, Lock, TryAcquire, inner::QuorumInner};
+use super::{Lease, Lock, Shown, TryAcquire, inner::QuorumInner};
 use crate::{
     driver::{Subscription, WakeOrder},
     node::Resource,
-    shown::Shown,
 };
 use std::{sync::Arc, time::Duration};
 

@@ -8,9 +8,8 @@ use super::{
 };
 use crate::{
     env::{BootTime, ScopedTask},
-    lease::{AcquireError, Lease},
+    lease::{AcquireError, Lease, Shown},
     session::announcement,
-    shown::Shown,
 };
 use futures_util::{FutureExt, future::join_all};
 use std::{

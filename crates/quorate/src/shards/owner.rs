@@ -4,9 +4,8 @@ use super::{Shard, set::Set};
 use crate::{
     backoff::Failures,
     env::BootTime,
-    lease::{AcquireError, Lease},
+    lease::{AcquireError, Lease, Shown},
     panic,
-    shown::Shown,
 };
 use futures_util::FutureExt;
 use std::{collections::BTreeSet, fmt::Display, panic::AssertUnwindSafe, sync::Arc, time::Duration};

@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 /// The pause between two attempts to post a request, and the longest one between two reads of its answer.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 /// The pause before the second read of the answer. It doubles with each further read.
-const READ_AGAIN: Duration = Duration::from_millis(5);
+const READ_ANSWER_AFTER: Duration = Duration::from_millis(5);
 
 impl Jobs {
     /// Sends a request to the leader, and waits for its answer. Each action has a method of its own.
@@ -56,7 +56,7 @@ impl Jobs {
         let request = self.post(request, deadline).await?;
         Election::new(&self.quorum, &self.group).ring_leader().await;
         let inbox = inbox::part(&self.ledger);
-        let mut pause = READ_AGAIN;
+        let mut pause = READ_ANSWER_AFTER;
         loop {
             match inbox.read().await {
                 Ok(answers) => {

@@ -1,23 +1,25 @@
 //! Snapshots for the tests of the pages.
 
-use crate::snapshot::{JobView, JobsView, Leadership, NodeView, Pause, RunEnd, SeenNode, Snapshot, Vote};
+use crate::{
+    state::{JobsView, Leadership, SeenNode, Snapshot},
+    view::{ActiveRun, JobView, NodeView, Pause, RunEnd, Vote},
+};
 use quorate::{
     env::WallTime,
     ledger::{CopyAtNode, CopyState, LedgerCopies},
     scheduler::{Placement, RunOutcome},
 };
-use quorate_operator::view::ActiveRun;
 use std::{sync::Arc, time::Duration};
 
 /// 2026-11-22 02:12:40 UTC.
-pub(crate) const NOW: WallTime = WallTime::from_micros(1_795_313_560_000_000);
+pub const NOW: WallTime = WallTime::from_micros(1_795_313_560_000_000);
 
-pub(crate) fn before(seconds: u64) -> WallTime {
+pub fn before(seconds: u64) -> WallTime {
     WallTime::from_micros(NOW.as_micros() - seconds * 1_000_000)
 }
 
 /// Returns a group that is well: so many nodes, a leader, and three jobs.
-pub(crate) fn state(nodes: usize) -> Snapshot {
+pub fn state(nodes: usize) -> Snapshot {
     Snapshot {
         shards: Arc::default(),
         at: NOW,
@@ -57,7 +59,7 @@ fn node(index: usize) -> SeenNode {
     }
 }
 
-pub(crate) fn jobs(count: usize) -> JobsView {
+pub fn jobs(count: usize) -> JobsView {
     JobsView {
         list: (0..count).map(|at| job(&format!("job-{at}"))).collect(),
         read_at: Some(NOW),
@@ -65,7 +67,7 @@ pub(crate) fn jobs(count: usize) -> JobsView {
     }
 }
 
-pub(crate) fn job(name: &str) -> JobView {
+pub fn job(name: &str) -> JobView {
     JobView {
         group: "billing".into(),
         name: name.into(),
@@ -89,7 +91,7 @@ pub(crate) fn job(name: &str) -> JobView {
     }
 }
 
-pub(crate) fn end(outcome: RunOutcome, seconds_ago: u64) -> RunEnd {
+pub fn end(outcome: RunOutcome, seconds_ago: u64) -> RunEnd {
     RunEnd {
         tick: before(seconds_ago),
         outcome,
@@ -108,18 +110,18 @@ pub(crate) fn end(outcome: RunOutcome, seconds_ago: u64) -> RunEnd {
     }
 }
 
-pub(crate) fn active(tick: WallTime) -> ActiveRun {
+pub fn active(tick: WallTime) -> ActiveRun {
     ActiveRun { tick, request: None, worker: "ops3-1874".to_owned(), term: 7, orphaned: false }
 }
 
 /// Returns the jobs of a snapshot, to change them.
-pub(crate) fn copies(state: &mut Snapshot, states: &[CopyState]) {
+pub fn copies(state: &mut Snapshot, states: &[CopyState]) {
     let names: Vec<_> = state.nodes.iter().map(|node| node.name.as_str().into()).collect();
     let copies = names.into_iter().zip(states).map(|(node, state)| CopyAtNode { node, state: *state });
     jobs_of(state).copies = Some(LedgerCopies::new(copies));
 }
 
-pub(crate) fn jobs_of(state: &mut Snapshot) -> &mut JobsView {
+pub fn jobs_of(state: &mut Snapshot) -> &mut JobsView {
     Arc::make_mut(state.jobs.as_mut().unwrap())
 }
 
@@ -128,7 +130,7 @@ fn with(state: &mut Snapshot, job: usize) -> &mut JobView {
 }
 
 /// Freezes the group.
-pub(crate) fn freeze(state: &mut Snapshot) {
+pub fn freeze(state: &mut Snapshot) {
     let until = WallTime::from_micros(NOW.as_micros() + 3_600_000_000);
     let reason = Some("a migration".to_owned());
     let freeze = Pause { at: before(120), by: "ada@ops2".to_owned(), reason, until: Some(until) };
@@ -137,15 +139,15 @@ pub(crate) fn freeze(state: &mut Snapshot) {
     jobs.freeze = Some(freeze);
 }
 
-pub(crate) fn fail(state: &mut Snapshot, job: usize) {
+pub fn fail(state: &mut Snapshot, job: usize) {
     with(state, job).ends.insert(0, end(RunOutcome::Failed, 60));
 }
 
-pub(crate) fn start(state: &mut Snapshot, job: usize) {
+pub fn start(state: &mut Snapshot, job: usize) {
     with(state, job).running = vec![active(before(2))];
 }
 
-pub(crate) fn pause(state: &mut Snapshot, job: usize) {
+pub fn pause(state: &mut Snapshot, job: usize) {
     with(state, job).paused = Some(Pause {
         at: before(600),
         by: "oncall@ops1".to_owned(),

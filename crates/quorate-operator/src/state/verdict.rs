@@ -1,8 +1,7 @@
 //! The judgement of a snapshot: the one sentence of a page, what an operator must do, and what to know. Pure.
 
-use crate::snapshot::{
-    JobState, JobView, JobsView, Leadership, Pause, RunEnd, SeenNode, Snapshot, Vote, text,
-};
+use super::{JobsView, Leadership, SeenNode, Snapshot};
+use crate::view::{JobState, JobView, Pause, RunEnd, Vote, text};
 use quorate::{
     env::WallTime,
     ledger::{CopyState, Waiting},
@@ -10,63 +9,81 @@ use quorate::{
 
 /// The importance of news, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub enum Level {
+    /// Nothing to do.
     Well,
+    /// Something to know, or to do soon.
     Warn,
+    /// Something does not work.
     Bad,
 }
 
 /// The judgement of a snapshot.
 #[derive(Debug)]
-pub(crate) struct Verdict {
-    pub(crate) level: Level,
+pub struct Verdict {
+    /// The importance of the worst news.
+    pub level: Level,
     /// The sentence of the `h1`: the worst news decides it.
-    pub(crate) headline: String,
+    pub headline: String,
     /// Problems that an operator must fix.
-    pub(crate) needs: Vec<Problem>,
+    pub needs: Vec<Problem>,
     /// Facts that resolve themselves.
-    pub(crate) know: Vec<Problem>,
+    pub know: Vec<Problem>,
 }
 
 /// A problem, or a fact that an operator should know.
 #[derive(Clone, Debug)]
-pub(crate) struct Problem {
-    pub(crate) level: Level,
-    pub(crate) icon: ProblemIcon,
+pub struct Problem {
+    /// The importance.
+    pub level: Level,
+    /// The picture beside it.
+    pub icon: ProblemIcon,
     /// One or two words, such as `Failed`.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// The name of the node or job.
-    pub(crate) subject: String,
-    pub(crate) target: Target,
-    pub(crate) text: String,
+    pub subject: String,
+    /// Where it is explained.
+    pub target: Target,
+    /// What has happened.
+    pub text: String,
     /// The time of the event, or since when it lasts.
-    pub(crate) since: Option<WallTime>,
+    pub since: Option<WallTime>,
     /// The time at which it resolves itself, or the next run.
-    pub(crate) next: Option<(&'static str, WallTime)>,
+    pub next: Option<(&'static str, WallTime)>,
     /// The command that shows or fixes it.
-    pub(crate) command: String,
+    pub command: String,
 }
 
+/// The picture of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProblemIcon {
+pub enum ProblemIcon {
+    /// A run has failed.
     Failed,
+    /// Something else does not work.
     Alert,
+    /// It takes time.
     Clock,
+    /// Runs were stopped by a person.
     Paused,
+    /// It is not known how a run ended.
     Lost,
 }
 
 /// The page on which a problem is explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
+    /// The nodes.
     Nodes,
+    /// The jobs.
     Jobs,
+    /// The leadership.
     Leadership,
     /// The page of the job with this name.
     Job(String),
 }
 
-pub(crate) fn judge(state: &Snapshot) -> Verdict {
+/// Judges a snapshot.
+pub fn judge(state: &Snapshot) -> Verdict {
     let (mut needs, mut know) = (Vec::new(), Vec::new());
     nodes(state, &mut needs, &mut know);
     copies(state, &mut needs, &mut know);
@@ -153,7 +170,7 @@ fn lower(kind: &str) -> String {
 }
 
 /// Returns how many nodes vote, and how many are needed.
-pub(crate) fn voting(state: &Snapshot) -> String {
+pub fn voting(state: &Snapshot) -> String {
     let (voting, all, needed) = (state.voting(), state.nodes.len(), state.needed());
     let verb = if voting == 1 { "votes" } else { "vote" };
     let nodes = if all == 1 { "node" } else { "nodes" };
@@ -350,7 +367,7 @@ fn problem(
 }
 
 /// Returns a name as a word of a command line.
-pub(crate) fn shell(name: &str) -> String {
+pub fn shell(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=".contains(c);
     match !name.is_empty() && name.chars().all(is_plain) {
         true => name.to_owned(),

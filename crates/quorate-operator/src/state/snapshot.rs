@@ -1,51 +1,55 @@
 //! The state that a page shows: what the nodes said at one moment. Text of other parties is made plain here.
 
+use super::{Examination, LeadershipPast, Messages};
+use crate::view::{ClientLease, JobView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, text};
 use quorate::{
     env::WallTime,
     ledger::{CopyState, LedgerCopies},
     scheduler::{Cron, Explanation, Schedule},
 };
-pub(crate) use quorate_operator::view::{
-    ClientLease, JobState, JobView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, name, text,
-};
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 /// The number of runs in a strip.
-pub(crate) const STRIP: usize = 20;
+pub const STRIP: usize = 20;
 /// The length up to which the nodes' list of jobs has the newest end of each: see `quorate::scheduler::Jobs::list`.
 const SHORT_LIST: usize = 256;
 
 /// The state of a group and its nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// The time at which it was read.
-    pub(crate) at: WallTime,
-    pub(crate) group: Arc<str>,
+    pub at: WallTime,
+    /// The name of the group.
+    pub group: Arc<str>,
     /// The name of the worker that serves the page.
-    pub(crate) worker: Arc<str>,
-    pub(crate) nodes: Vec<SeenNode>,
-    pub(crate) leadership: Leadership,
+    pub worker: Arc<str>,
+    /// The nodes, in the order of the node list.
+    pub nodes: Vec<SeenNode>,
+    /// The leader of the group.
+    pub leadership: Leadership,
     /// The TTL of the leader's lease, if it is known.
-    pub(crate) ttl: Option<Duration>,
+    pub ttl: Option<Duration>,
     /// `None` if the page shows no jobs. Shared, because a list may be long, and each viewer has a copy of the snapshot.
-    pub(crate) jobs: Option<Arc<JobsView>>,
-    pub(crate) examination: Option<Arc<crate::source::Examination>>,
+    pub jobs: Option<Arc<JobsView>>,
+    /// The facts about the nodes, while a viewer looks at them.
+    pub examination: Option<Arc<Examination>>,
     /// The leases of this process's clients; `None` if it serves none.
-    pub(crate) leases: Option<Arc<Vec<ClientLease>>>,
+    pub leases: Option<Arc<Vec<ClientLease>>>,
     /// The sets of shards. Shared, because a set may have thousands.
-    pub(crate) shards: Arc<Vec<ShardSetView>>,
+    pub shards: Arc<Vec<ShardSetView>>,
 }
 
 /// A node, with what this process remembers of it.
 #[derive(Clone, Debug)]
-pub(crate) struct SeenNode {
-    pub(crate) node: NodeView,
+pub struct SeenNode {
+    /// The node.
+    pub node: NodeView,
     /// The time at which the quarantine ends.
-    pub(crate) votes_at: Option<WallTime>,
+    pub votes_at: Option<WallTime>,
     /// The time at which this process first saw the node in this state.
-    pub(crate) since: WallTime,
+    pub since: WallTime,
     /// The last round trips, the oldest first.
-    pub(crate) trips: Vec<Duration>,
+    pub trips: Vec<Duration>,
 }
 
 impl Deref for SeenNode {
@@ -58,63 +62,77 @@ impl Deref for SeenNode {
 
 /// The leader of the group.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Leadership {
+pub enum Leadership {
+    /// A worker leads.
     Leader {
+        /// The name of the worker.
         worker: String,
+        /// The fencing token of its lease.
         term: Option<u64>,
         /// The time at which this process first saw it lead.
         since: WallTime,
+        /// The time for which the lease lasts if it is not extended.
         remaining: Option<Duration>,
     },
     /// There is no leader, as this process has seen since then.
-    Vacant { since: WallTime },
+    Vacant {
+        /// The time at which this process first saw no leader.
+        since: WallTime,
+    },
     /// Too few nodes answered.
     Unknown,
 }
 
 /// The jobs of the group.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct JobsView {
-    pub(crate) list: Vec<JobView>,
+pub struct JobsView {
+    /// The jobs.
+    pub list: Vec<JobView>,
     /// The time at which the list was read; `None` if it has not been read yet.
-    pub(crate) read_at: Option<WallTime>,
+    pub read_at: Option<WallTime>,
     /// The reason why the list could not be read again.
-    pub(crate) error: Option<String>,
+    pub error: Option<String>,
     /// The freeze of the group, if it is frozen.
-    pub(crate) freeze: Option<Pause>,
+    pub freeze: Option<Pause>,
     /// The copies that the nodes have of the records of the jobs, if there are any.
-    pub(crate) copies: Option<LedgerCopies>,
+    pub copies: Option<LedgerCopies>,
     /// The live workers.
-    pub(crate) workers: Vec<WorkerView>,
+    pub workers: Vec<WorkerView>,
     /// The number of jobs whose history has not been read since a viewer looked. A long list is read in parts.
-    pub(crate) unread: usize,
+    pub unread: usize,
 }
 
 /// The state that only the page of one job shows.
 #[derive(Clone, Debug)]
-pub(crate) struct JobDetail {
-    pub(crate) job: JobView,
+pub struct JobDetail {
+    /// The job.
+    pub job: JobView,
     /// The newest ends of runs; those of the list if the history could not be read.
-    pub(crate) ends: Vec<RunEnd>,
+    pub ends: Vec<RunEnd>,
     /// The error of the history, if it could not be read.
-    pub(crate) unread_history: Option<String>,
-    pub(crate) next: Vec<WallTime>,
-    pub(crate) why: Option<Explanation>,
+    pub unread_history: Option<String>,
+    /// The times of the next runs.
+    pub next: Vec<WallTime>,
+    /// The reason why the job did or did not run; `None` if it is not known.
+    pub why: Option<Explanation>,
 }
 
 /// A part of the state that is read only while a viewer looks at it.
 #[derive(Clone, Debug)]
-pub(crate) enum Detail {
+pub enum Detail {
+    /// A job, or the reason why it cannot be shown.
     Job(Result<Box<JobDetail>, Missing>),
-    LeadershipPast(Result<crate::changes::LeadershipPast, String>),
-    Messages(Result<crate::source::Messages, String>),
+    /// The past of the group, or the error.
+    LeadershipPast(Result<LeadershipPast, String>),
+    /// The messages of a set, or the error.
+    Messages(Result<Messages, String>),
     /// There is no such part, or the snapshot has it: the facts about the nodes.
     Nothing,
 }
 
 /// The reason why a job cannot be shown.
 #[derive(Clone, Debug)]
-pub(crate) enum Missing {
+pub enum Missing {
     /// There is no such job.
     Unknown(String),
     /// Its state could not be read.
@@ -122,44 +140,47 @@ pub(crate) enum Missing {
 }
 
 impl Snapshot {
-    pub(crate) fn needed(&self) -> usize {
+    /// Returns the number of nodes that must vote.
+    pub fn needed(&self) -> usize {
         quorate::internals::majority(self.nodes.len())
     }
 
-    pub(crate) fn voting(&self) -> usize {
+    /// Returns the number of nodes that vote.
+    pub fn voting(&self) -> usize {
         self.nodes.iter().filter(|node| node.vote == Vote::Votes).count()
     }
 
-    pub(crate) fn has_quorum(&self) -> bool {
+    /// Returns whether enough nodes vote.
+    pub fn has_quorum(&self) -> bool {
         self.voting() >= self.needed()
     }
 
     /// Returns the copies of the records of the jobs, if there are any.
-    pub(crate) fn copies(&self) -> Option<&LedgerCopies> {
+    pub fn copies(&self) -> Option<&LedgerCopies> {
         self.jobs.as_ref()?.copies.as_ref()
     }
 
     /// Returns the copy of the node at this index. `None` if it is not known.
-    pub(crate) fn copy(&self, node: usize) -> Option<CopyState> {
+    pub fn copy(&self, node: usize) -> Option<CopyState> {
         let copy = self.copies()?.nodes().get(node)?.state;
         (copy != CopyState::Unknown).then_some(copy)
     }
 
     /// Returns the number of voting nodes that may be lost before there is no quorum.
-    pub(crate) fn spare(&self) -> usize {
+    pub fn spare(&self) -> usize {
         self.voting().saturating_sub(self.needed())
     }
 }
 
 impl JobsView {
     /// Returns whether a list of this length comes without the ends of runs.
-    pub(crate) const fn is_long(length: usize) -> bool {
+    pub const fn is_long(length: usize) -> bool {
         length > SHORT_LIST
     }
 }
 
 /// Returns the meaning in words of a cron schedule that is written as text, such as `0 3 * * * (Europe/Kyiv)`.
-pub(crate) fn cron_words(schedule: &str) -> Option<String> {
+pub fn cron_words(schedule: &str) -> Option<String> {
     let (line, _) = schedule.split_once(" (")?;
     Cron::parse(line).ok().map(|cron| text(&Schedule::from(cron).words()))
 }

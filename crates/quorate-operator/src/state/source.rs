@@ -1,7 +1,7 @@
 //! Facts that the quorum itself does not have: those of each node, and the messages of a set.
 
+use crate::view::ClientLease;
 use quorate::env::WallTime;
-use quorate_operator::view::ClientLease;
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 /// A future that a [`NodeSource`] returns.
@@ -24,7 +24,7 @@ pub trait NodeSource: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The leases that this process holds for clients, if it is a sidecar.
-pub(crate) fn client_leases(source: Option<&dyn NodeSource>) -> Option<Arc<Vec<ClientLease>>> {
+pub(super) fn client_leases(source: Option<&dyn NodeSource>) -> Option<Arc<Vec<ClientLease>>> {
     source?.client_leases().map(Arc::new)
 }
 

@@ -1,16 +1,12 @@
 //! Reads the state of a group from the nodes, one round after the other, and remembers what one round cannot tell.
 
+use super::{
+    Detail, Examination, JobDetail, JobsView, Leadership, LeadershipPast, Messages, Missing, NodeSource,
+    STRIP, SeenNode, Snapshot, source::client_leases, strips::Strips,
+};
 use crate::{
-    changes::LeadershipPast,
-    page::Page,
-    snapshot::{
-        Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, Pause, RunEnd, STRIP, SeenNode,
-        ShardSetView, Snapshot, Vote, WorkerView, name, text,
-    },
-    source::{Examination, Messages, NodeSource, client_leases},
-    strips::Strips,
-    time::Zone,
-    watch::{Key, Round},
+    Moment,
+    view::{JobView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, name, text},
 };
 use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use quorate::{
@@ -48,9 +44,51 @@ const SLOW_AGE: Duration = Duration::from_secs(5);
 /// The most parts of pages that are read in one round.
 const DETAILS: usize = 8;
 
+/// A part of the state that is read only while a viewer looks at it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// A job, and why it did or did not run: at its latest tick, or at the time that a person has written, in the zone of the job.
+    Job {
+        /// The name of the job.
+        name: String,
+        /// The time.
+        at: Option<String>,
+    },
+    /// The terms, and what was changed.
+    Audit,
+    /// The facts of the nodes.
+    Examination,
+    /// The messages of this set of claims.
+    Messages(String),
+}
+
+/// The result of one round of reads.
+#[derive(Debug)]
+pub struct Round {
+    /// The time at which the round began.
+    pub began: BootTime,
+    /// The state.
+    pub state: Snapshot,
+    /// The parts that were asked for, as far as they are known.
+    pub details: BTreeMap<Key, Detail>,
+}
+
+/// A group that is read.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// The election of the group. A candidate knows its leader before the nodes are asked.
+    pub election: Election,
+    /// The TTL of the leader's lease, if it is known.
+    pub ttl: Option<Duration>,
+    /// True if the group has jobs.
+    pub jobs: bool,
+    /// The reader of what a quorum does not know.
+    pub source: Option<Arc<dyn NodeSource>>,
+}
+
 /// The reader of one group.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     quorum: Quorum,
     election: Election,
     env: Env,
@@ -88,18 +126,18 @@ enum Slow {
 }
 
 impl Reader {
-    pub(crate) fn new(page: &Page) -> Self {
-        let quorum = page.election.quorum().clone();
-        let group = page.election.group();
+    /// Returns the reader of a group. If the name of the group cannot be used, it reads no leader and no jobs.
+    pub fn new(watched: &Watched) -> Self {
+        let Watched { election, ttl, jobs, source } = watched.clone();
+        let quorum = election.quorum().clone();
         Self {
             env: quorum.env().clone(),
-            // The router checks the group's name before it starts the reader.
-            observer: page.election.observe().ok(),
-            jobs: page.jobs.then(|| Jobs::new(&quorum, group).ok()).flatten(),
-            election: page.election.clone(),
+            observer: election.observe().ok(),
+            jobs: jobs.then(|| Jobs::new(&quorum, election.group()).ok()).flatten(),
+            election,
             quorum,
-            ttl: page.ttl,
-            source: page.source.clone(),
+            ttl,
+            source,
             has_met: false,
             nodes: Vec::new(),
             vacant_since: None,
@@ -113,7 +151,7 @@ impl Reader {
     }
 
     /// Ends the reads that take long, as no viewer waits for them, and forgets what would be out of date.
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         self.slow.clear();
         self.details.clear();
         self.strips.rest();
@@ -122,7 +160,7 @@ impl Reader {
     }
 
     /// Reads the state, with these parts.
-    pub(crate) async fn read(&mut self, began: BootTime, keys: &[Key]) -> Round {
+    pub async fn read(&mut self, began: BootTime, keys: &[Key]) -> Round {
         if !self.has_met {
             self.quorum.met(MEET).await;
             self.has_met = true;
@@ -404,15 +442,15 @@ async fn job(
         let unread = || Missing::Unread("the list of jobs has not been read again yet".to_owned());
         return Err(jobs.check_exists(wanted).await.map_or_else(missing, |()| unread()));
     };
-    let zone = Zone::of(&job.zone);
-    let asked = at.map(|at| zone.parse(at));
+    let now = env.wall();
+    let asked = at.map(|at| Moment::parse(at).map(|at| at.span(&job.zone, now).start));
     let why = async {
         match asked {
-            Some(None) => None,
-            _ => jobs.why(wanted, asked.flatten()).await.ok(),
+            Some(Err(_)) => None,
+            Some(Ok(at)) => jobs.why(wanted, Some(at)).await.ok(),
+            None => jobs.why(wanted, None).await.ok(),
         }
     };
-    let now = env.wall();
     let (history, next, why) =
         futures_util::join!(jobs.history(wanted, ENTRIES), jobs.next(wanted, now, NEXT), why);
     // The rest of the page is useful without the history, which may be unreadable for a moment. If the job's row cannot be

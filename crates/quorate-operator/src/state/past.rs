@@ -1,11 +1,11 @@
 //! The past of a group: its terms, the requests to its jobs, and the operations without a leader.
 
+use crate::view::AuditEntry;
 use quorate::{
     election::{Observer, PastTerm},
     quorum::Quorum,
     scheduler::Jobs,
 };
-use quorate_operator::view::AuditEntry;
 
 /// The number of terms that are shown.
 const TERMS: usize = 50;
@@ -14,14 +14,16 @@ const CHANGES: usize = 50;
 
 /// The state that only the page about the leadership shows. Each list has the newest entry first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LeadershipPast {
-    pub(crate) terms: Vec<PastTerm>,
-    pub(crate) changes: Vec<AuditEntry>,
+pub struct LeadershipPast {
+    /// The terms.
+    pub terms: Vec<PastTerm>,
+    /// What operators have changed.
+    pub changes: Vec<AuditEntry>,
 }
 
 impl LeadershipPast {
     /// Reads the newest terms and changes of the group. The error is a text for people.
-    pub(crate) async fn read(
+    pub async fn read(
         quorum: &Quorum,
         observer: &mut Observer,
         jobs: Option<&Jobs>,

@@ -1,7 +1,8 @@
 //! The newest ends of the runs of each job, which a long list of jobs does not have. Each round reads the histories of
 //! a part of the jobs, first of those that have probably changed. Pure.
 
-use crate::snapshot::{JobView, JobsView, RunEnd, STRIP};
+use super::{JobsView, STRIP};
+use crate::view::{JobView, RunEnd};
 use quorate::env::WallTime;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ const READS: u8 = 2;
 
 /// The newest ends of all jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Strips {
+pub(super) struct Strips {
     jobs: BTreeMap<Arc<str>, Strip>,
     /// The number of the present round.
     round: u64,
@@ -39,7 +40,7 @@ struct Strip {
 
 impl Strips {
     /// Notes that nothing is read for a while. The ends that are known stay, but count as not read.
-    pub(crate) fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         for strip in self.jobs.values_mut() {
             strip.read = None;
         }
@@ -51,7 +52,7 @@ impl Strips {
     /// A short list has the newest end of each job. A long list has none: a run has ended if it was active before, and
     /// has probably begun if another tick is the next one. A requested run may begin and end between two rounds, so
     /// every history of a long list is read again from time to time.
-    pub(crate) fn begin(&mut self, list: &[JobView], waits: bool) -> Vec<Arc<str>> {
+    pub(super) fn begin(&mut self, list: &[JobView], waits: bool) -> Vec<Arc<str>> {
         self.round += 1;
         let most = if waits { HISTORIES.1 } else { HISTORIES.0 };
         let names: BTreeSet<&str> = list.iter().map(|job| &*job.name).collect();
@@ -84,13 +85,13 @@ impl Strips {
     }
 
     /// Takes the history of a job, the newest end first.
-    pub(crate) fn learn(&mut self, name: Arc<str>, ends: Vec<RunEnd>) {
+    pub(super) fn learn(&mut self, name: Arc<str>, ends: Vec<RunEnd>) {
         let strip = self.jobs.entry(name).or_default();
         (strip.ends, strip.read, strip.due) = (ends, Some(self.round), strip.due.saturating_sub(1));
     }
 
     /// Adds the ends that are known to the jobs of a list. Returns the number of jobs whose history is still to be read.
-    pub(crate) fn apply(&self, list: &mut [JobView]) -> usize {
+    pub(super) fn apply(&self, list: &mut [JobView]) -> usize {
         let is_long = JobsView::is_long(list.len());
         let mut unread = 0;
         for job in list {
