@@ -10,26 +10,19 @@ use std::fs;
 const LIBRARY: &str = "quorate";
 /// The crates that are not part of the program, and whose circles nothing has ended yet.
 const NOT_YET: [&str; 2] = ["quorate-test", "quorate-testkit"];
-/// The circles that are left. Each has the crate, the module with the files of the circle, and the reason.
-const LEFT: [(&str, &[&str], &str); 3] = [
-    ("quorate-cli", &["jobs"], "each command uses the parts of the module that starts it"),
-    ("quorate-cli", &["top"], "the view draws the dialog, which uses the view's colours"),
-    ("quorate-web", &["view"], "each page uses the layout of the module that chooses it"),
-];
 
 #[test]
 fn files_of_the_program_form_no_circles() {
     let crates = fs::read_dir(crate_named("")).unwrap();
     let names = crates.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names: Vec<String> = names.filter(|name| name != LIBRARY).collect();
-    for name in NOT_YET.into_iter().chain(LEFT.iter().map(|(of, ..)| *of)) {
+    for name in NOT_YET {
         assert!(names.iter().any(|other| other == name), "there is no crate {name}");
     }
     for name in &names {
         let sources = Sources::read(&crate_named(name).join("src"));
         assert!(sources.files.len() > 3, "{name}: only {} files were found", sources.files.len());
-        let left = LEFT.iter().filter(|(of, ..)| of == name).map(|(_, modules, _)| *modules);
-        let problems = check(&sources, &left.collect::<Vec<_>>());
+        let problems = check(&sources);
         match NOT_YET.contains(&name.as_str()) {
             true => assert!(!problems.is_empty(), "{name} is in NOT_YET and has no circle: remove it there"),
             false => assert!(problems.is_empty(), "{name}:\n{}", problems.join("\n")),
@@ -37,25 +30,14 @@ fn files_of_the_program_form_no_circles() {
     }
 }
 
-/// Returns the uses that are part of a circle, apart from the circles that are `left`, and those of `left` that are no
-/// longer there. The root of a crate starts everything, so it may use every file.
-fn check(sources: &Sources, left: &[&[&str]]) -> Vec<String> {
+/// Returns the uses that are part of a circle. The root of a crate starts everything, so it may use every file.
+fn check(sources: &Sources) -> Vec<String> {
     let mut arrows = sources.arrows();
     arrows.retain(|arrow| arrow.from != "lib");
-    let is_within = |arrow: &Arrow, modules: &[&str]| {
-        let is_in = |path: &str| modules.contains(&crate::top(path));
-        is_in(&arrow.from) && is_in(&arrow.to)
-    };
-    let ended: Vec<String> = {
-        let circles = circular(&arrows);
-        let ended = left.iter().filter(|modules| !circles.iter().any(|arrow| is_within(arrow, modules)));
-        ended.map(|modules| format!("{modules:?} is in LEFT and has no circle: remove it there")).collect()
-    };
-    arrows.retain(|arrow| !left.iter().any(|modules| is_within(arrow, modules)));
-    let circles = circular(&arrows).into_iter().map(|arrow| {
+    let line = |arrow: &Arrow| {
         format!("src/{}:{}: {} uses {}: part of a circle", arrow.file, arrow.line, arrow.from, arrow.to)
-    });
-    circles.chain(ended).collect()
+    };
+    circular(&arrows).iter().map(|arrow| line(arrow)).collect()
 }
 
 fn sources(texts: &[(&str, &str)]) -> Sources {
@@ -77,13 +59,7 @@ fn a_circle_between_modules_or_with_the_file_above_is_reported() {
         let of_two = ["src/a.rs:1: a uses b: part of a circle", "src/b.rs:2: b uses a: part of a circle"];
         let of_c =
             ["src/c/mod.rs:1: c uses c::d: part of a circle", "src/c/d.rs:1: c::d uses c: part of a circle"];
-        assert_eq!(check(&sources(&texts), &[]), [of_two, of_c].concat(), "{root}");
-        assert_eq!(check(&sources(&texts), &[&["a", "b"]]), of_c);
-        let unneeded: &[&[&str]] = &[&["a", "b"], &["c"], &["root"]];
-        assert_eq!(
-            check(&sources(&texts), unneeded),
-            ["[\"root\"] is in LEFT and has no circle: remove it there"]
-        );
+        assert_eq!(check(&sources(&texts)), [of_two, of_c].concat(), "{root}");
     }
 }
 
@@ -96,5 +72,5 @@ fn a_file_that_re_exports_its_parts_is_no_circle() {
         ("c/d.rs", ""),
         ("c/e.rs", "use super::D;"),
     ];
-    assert_eq!(check(&sources(&texts), &[]), Vec::<String>::new());
+    assert_eq!(check(&sources(&texts)), Vec::<String>::new());
 }

@@ -1,6 +1,6 @@
 //! The command `quorate jobs history`.
 
-use super::{look, tone, zone_of};
+use super::common::{look, tone, zone_of};
 use crate::{
     args::HistoryArgs,
     config::Config,

@@ -1,6 +1,6 @@
 //! The commands `quorate jobs list` and `quorate jobs show`.
 
-use super::{look, tone, zone_of};
+use super::common::{look, tone, zone_of};
 use crate::{
     args::{ListJobsArgs, ShowArgs},
     config::Config,

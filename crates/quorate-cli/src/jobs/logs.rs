@@ -2,7 +2,7 @@
 //! history on the nodes.
 
 use super::{
-    look,
+    common::look,
     run_state::{ENTRIES, RunState, newest, pauses, state_of, was_executed},
 };
 use crate::{

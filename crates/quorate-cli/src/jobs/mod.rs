@@ -1,5 +1,6 @@
 //! The command `quorate jobs`, which shows and controls the jobs of a group from any machine.
 
+mod common;
 mod history;
 mod list;
 mod logs;
@@ -9,25 +10,18 @@ mod stored;
 mod why;
 
 use crate::{
-    args::{GroupArgs, JobsCommand},
+    args::JobsCommand,
     config::{Config, Environment},
-    connect,
     exit::Failure,
-    failures, operate, show,
-    terminal::Tone,
+    operate, show,
 };
+pub(crate) use common::tone;
 pub(crate) use history::Page as HistoryPage;
 pub(crate) use list::Page as ListPage;
 pub(crate) use list::{freeze_for_people, overview, overview_of_jobs};
 pub(crate) use next::Page as NextPage;
 pub(crate) use next::Upcoming;
-use quorate::{
-    env::WallTime,
-    internals::JobAction,
-    quorum::Quorum,
-    scheduler::{Jobs, RunOutcome, Zone},
-};
-use quorate_operator::view::RunEnd;
+use quorate::{env::WallTime, internals::JobAction, scheduler::Jobs};
 pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.
@@ -88,26 +82,4 @@ pub(crate) async fn json(jobs: &Jobs, query: &Query<'_>) -> Result<String, Failu
         Query::Why(job, at) => show::json(&why::of_job(jobs, job, *at).await?.0),
         Query::Next(upcoming) => show::json(&next::registered(jobs, upcoming).await?.0),
     }
-}
-
-/// Returns the zone in which the times of a job are shown.
-fn zone_of(of_job: &Zone, utc: bool) -> Zone {
-    if utc { Zone::UTC } else { of_job.clone() }
-}
-
-/// Returns the importance of an outcome.
-pub(crate) fn tone(end: &RunEnd) -> Tone {
-    match end.outcome {
-        RunOutcome::Done => Tone::Plain,
-        RunOutcome::Failed | RunOutcome::Lost | RunOutcome::TimedOut => Tone::Trouble,
-        _ => Tone::Caution,
-    }
-}
-
-/// Connects to the nodes to read, without writing anything to them.
-pub(crate) async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
-    let group = failures::group(args.group.as_deref(), config)?;
-    let quorum = connect::looking(config).await?;
-    let jobs = operate::jobs_of(&quorum, group)?;
-    Ok((quorum, jobs))
 }

@@ -1,6 +1,6 @@
 //! The command `quorate jobs next`.
 
-use super::look;
+use super::common::look;
 use crate::{
     args::NextArgs,
     config::{Config, Environment, Flags, JobConfig},

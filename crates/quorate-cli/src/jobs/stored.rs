@@ -3,7 +3,7 @@
 mod editor;
 mod text;
 
-use super::look;
+use super::common::look;
 use crate::{
     args::{AtArgs, PutArgs, RequestArgs, TriggerArgs},
     config::{Config, Environment},

@@ -1,6 +1,6 @@
 //! `quorate jobs why`.
 
-use super::look;
+use super::common::look;
 use crate::{
     args::WhyArgs,
     config::Config,

@@ -1,6 +1,6 @@
 //! The command `quorate top`: a live view of a group in the terminal.
 //!
-//! [`state::State`] decides and [`view::draw`] draws, both without a clock or a terminal. This module connects
+//! [`state::State`] decides and [`frame::draw`] draws, both without a clock or a terminal. This module connects
 //! them with the terminal and with the [poller](poller::Poller).
 //!
 //! # What is not guaranteed
@@ -11,6 +11,7 @@
 mod clock;
 mod dialog;
 mod events;
+mod frame;
 mod news;
 mod order;
 mod poller;
@@ -114,7 +115,7 @@ impl Shell {
         let mut keys = EventStream::new();
         loop {
             let now = self.now();
-            let drawn = screen.terminal.draw(|frame| view::draw(frame, &self.state, now, self.palette));
+            let drawn = screen.terminal.draw(|frame| frame::draw(frame, &self.state, now, self.palette));
             drawn.map_err(|error| screen::failure(&error))?;
             if self.panics {
                 panic!("TEST_QUORATE_TOP_PANICS is set");

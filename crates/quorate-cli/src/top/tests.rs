@@ -1,9 +1,10 @@
 use super::{
+    frame::draw,
     news::{Moment, News},
     order::Order,
     sidecar::LeaseLine,
     state::{Dialog, Effect, Section, State},
-    view::{Palette, draw},
+    view::Palette,
 };
 use crate::{terminal::Tone, time::rfc3339};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -1,6 +1,6 @@
 //! The forms of the actions. Each says what it will do, and needs no script.
 
-use super::{Context, JobsQuery};
+use super::context::{Context, JobsQuery};
 use maud::{Markup, html};
 use quorate_operator::state::{JobsView, Snapshot};
 use quorate_operator::view::JobView;
@@ -194,7 +194,7 @@ pub(super) fn sign_in(context: &Context<'_>) -> Markup {
 pub(super) fn find(query: &JobsQuery, context: &Context<'_>) -> Markup {
     html! {
         form.ask method="get" action=(context.link("/jobs")) role="search" {
-            @if query.show != super::Show::All { input type="hidden" name="show" value=(query.show.name()); }
+            @if query.show != super::context::Show::All { input type="hidden" name="show" value=(query.show.name()); }
             label { "Name contains" input name="find" value=(query.find) maxlength="100"; }
             button { "Find" }
         }

@@ -1,4 +1,8 @@
-use super::{Context, command, forms, overview::sentence, parts};
+use super::{
+    context::{Context, command},
+    forms,
+    parts::{self, sentence},
+};
 use crate::time::{self, Zone, element, rfc3339, span};
 use maud::{Markup, html};
 use quorate::scheduler::{Explanation, Placement};
@@ -252,7 +256,7 @@ fn run(end: &RunEnd, zone: &Zone, context: &Context<'_>) -> Markup {
     let attempts = if end.attempts > 1 { "num half-l" } else { "num none" };
     let key = format!("{} {} {}", rfc3339(end.tick), end.cause, end.started.map(rfc3339).unwrap_or_default());
     html! {
-        tr role="row" data-key=(super::row_key(&key)) {
+        tr role="row" data-key=(super::context::row_key(&key)) {
             th scope="row" role="rowheader" {
                 (element(end.tick, &zone.long(end.tick, context.now)))
                 @if zone.name() != context.zone.name() { " " span.inl { (context.zone.short(end.tick, context.now)) " yours" } }

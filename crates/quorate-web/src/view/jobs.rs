@@ -1,4 +1,8 @@
-use super::{Context, JobsQuery, Show, forms, overview::sentence, parts};
+use super::{
+    context::{Context, JobsQuery, Show},
+    forms,
+    parts::{self, sentence},
+};
 use crate::time::{Zone, span};
 use maud::{Markup, html};
 use quorate_operator::state::{JobsView, Level, Snapshot, Verdict, cron_words};
@@ -155,7 +159,7 @@ pub(super) fn frozen(freeze: &Pause, context: &Context<'_>) -> Markup {
     html! {
         div.box.warn.below role="note" {
             p { "All jobs are frozen " (context.pause(freeze)) "." }
-            @if !context.operate { p.small { "To end it: " (super::command("quorate unfreeze")) } }
+            @if !context.operate { p.small { "To end it: " (super::context::command("quorate unfreeze")) } }
         }
     }
 }
@@ -186,7 +190,7 @@ pub(super) fn none(jobs: &JobsView) -> Markup {
     html! {
         @if jobs.read_at.is_some() {
             p { "No worker has registered a job. A job is registered when a worker that has it first leads the group." }
-            p.small.soft { "Start one: " (super::command("quorate run --config quorate.toml")) }
+            p.small.soft { "Start one: " (super::context::command("quorate run --config quorate.toml")) }
         }
     }
 }
@@ -212,7 +216,7 @@ fn row(job: &JobView, context: &Context<'_>) -> Markup {
     let zone = words.is_some().then(|| Zone::of(&job.zone));
     let worker = job.running.first().map(|run| &run.worker).or_else(|| job.last_run().map(|end| &end.worker));
     html! {
-        tr role="row" data-key=(super::row_key(&job.name)) {
+        tr role="row" data-key=(super::context::row_key(&job.name)) {
             th scope="row" role="rowheader" {
                 a href=(context.job_link(&job.name)) { (job.shown()) }
                 span.sub { @if let Some(words) = &words { (words) span.wide-only { " · " } } code.wide-only[words.is_some()] { (job.schedule) } }

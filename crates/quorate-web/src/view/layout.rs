@@ -1,23 +1,12 @@
 //! The frame of each page: the head, the navigation, the notice of an action, and the foot.
 
-use super::{Context, View, contents, forms, parts};
+use super::{
+    context::{Context, View},
+    forms, parts,
+};
 use crate::time::element;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use quorate_operator::state::{Detail, Snapshot, judge};
-
-/// The result of an action, shown once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Notice {
-    pub(crate) is_bad: bool,
-    pub(crate) text: String,
-}
-
-/// Returns a whole page.
-pub(crate) fn page(view: &View, state: &Snapshot, detail: Option<&Detail>, context: &Context<'_>) -> String {
-    let (title, main) = contents(view, state, detail, context);
-    let header = header(view, state, context);
-    document(&title, Some(&state.group), &header, &main, &footer(state, context), context)
-}
+use quorate_operator::state::{Snapshot, judge};
 
 /// Returns a document of these parts.
 pub(super) fn document(
@@ -72,7 +61,7 @@ pub(super) fn mark(context: &Context<'_>, group: &str) -> Markup {
     }
 }
 
-fn header(view: &View, state: &Snapshot, context: &Context<'_>) -> Markup {
+pub(super) fn header(view: &View, state: &Snapshot, context: &Context<'_>) -> Markup {
     let verdict = judge(state);
     let failed = verdict
         .needs
@@ -107,7 +96,7 @@ fn header(view: &View, state: &Snapshot, context: &Context<'_>) -> Markup {
     }
 }
 
-fn footer(state: &Snapshot, context: &Context<'_>) -> Markup {
+pub(super) fn footer(state: &Snapshot, context: &Context<'_>) -> Markup {
     html! {
         (forms::zone(context))
         @if context.operate {

@@ -1,4 +1,7 @@
-use super::{Context, command, forms, overview, time_line};
+use super::{
+    context::{Context, command},
+    forms, overview, time_line,
+};
 use crate::time::span;
 use maud::{Markup, html};
 use quorate::election::{PastTerm, TermEndCause};
@@ -22,7 +25,7 @@ pub(super) fn leadership(
     let title = headline.trim_end_matches('.').to_owned();
     let verdict = Verdict { level, headline, needs: Vec::new(), know: Vec::new() };
     let body = html! {
-        (overview::sentence(&verdict, &html! { (voting(state)) "." }))
+        (super::parts::sentence(&verdict, &html! { (voting(state)) "." }))
         section aria-labelledby="ln" {
             h2 id="ln" { "Now" }
             (overview::lease(state, context))
@@ -178,5 +181,5 @@ fn table(changes: &[AuditEntry], context: &Context<'_>) -> Markup {
 /// Returns the key of the row of a change, different for each.
 fn key(change: &AuditEntry) -> String {
     let of_operation = || format!("{} {} {}", change.at.as_micros(), change.action, change.target);
-    super::row_key(&change.id.clone().unwrap_or_else(of_operation))
+    super::context::row_key(&change.id.clone().unwrap_or_else(of_operation))
 }

@@ -1,4 +1,4 @@
-use super::{Context, row_key};
+use super::context::{Context, row_key};
 use crate::time::{element, span};
 use maud::{Markup, html};
 use quorate_operator::view::ClientLease;

@@ -1,4 +1,8 @@
-use super::{Context, command, forms, overview::sentence};
+use super::{
+    context::{Context, command},
+    forms,
+    parts::sentence,
+};
 use crate::time::span;
 use maud::{Markup, html};
 use quorate::claim::ClaimState;
@@ -90,7 +94,7 @@ fn dead_letters(set: &str, list: &Messages, context: &Context<'_>) -> Markup {
             tbody role="rowgroup" {
                 @for message in dead(list).take(ROWS) {
                     @if let ClaimState::DeadLettered(letter) = &message.state {
-                        tr role="row" data-key=(super::row_key(&message.id)) {
+                        tr role="row" data-key=(super::context::row_key(&message.id)) {
                             th scope="row" role="rowheader" { (name(&message.id)) }
                             td.at role="cell" { @match letter.at { Some(at) => (context.ago(at)), None => "–" } }
                             td data-l="attempts" role="cell" { (letter.attempts) }
@@ -122,7 +126,7 @@ fn in_progress(list: &Messages) -> Markup {
             tbody role="rowgroup" {
                 @for message in list.list.iter().filter(|message| matches!(message.state, ClaimState::Claimed { .. })).take(ROWS) {
                     @if let ClaimState::Claimed { by, remaining, attempts, .. } = &message.state {
-                        tr role="row" data-key=(super::row_key(&message.id)) {
+                        tr role="row" data-key=(super::context::row_key(&message.id)) {
                             th scope="row" role="rowheader" { (name(&message.id)) }
                             td.at role="cell" { @match by { Some(owner) => (name(owner.worker())), None => "not known" } }
                             td data-l="attempts" role="cell" { (attempts) }
@@ -151,7 +155,7 @@ fn finished(list: &Messages, context: &Context<'_>) -> Markup {
             (head(&["Message", "Done", "Result"]))
             tbody role="rowgroup" {
                 @for (message, done) in done.iter().take(ROWS) {
-                    tr role="row" data-key=(super::row_key(&message.id)) {
+                    tr role="row" data-key=(super::context::row_key(&message.id)) {
                         th scope="row" role="rowheader" { (name(&message.id)) }
                         td.at role="cell" { (context.ago(done.at)) }
                         td role="cell" { (text(&done.result)) }

@@ -1,4 +1,7 @@
-use super::{Context, command, overview::sentence, parts};
+use super::{
+    context::{Context, command},
+    parts::{self, sentence},
+};
 use crate::time::{self, span};
 use maud::{Markup, html};
 use quorate::ledger::CopyState;
@@ -97,7 +100,7 @@ fn row(
     let facts = facts.unwrap_or(&unknown);
     let dash = || html! { span.soft { "–" } };
     html! {
-        tr role="row" data-key=(super::row_key(&node.name)) {
+        tr role="row" data-key=(super::context::row_key(&node.name)) {
             th scope="row" role="rowheader" { (parts::short_name(&node.name)) span.sub.mono.addr { (node.name) } }
             td.at role="cell" { (parts::vote(node.vote)) (state_text(node, context)) (copy_text(copy)) }
             @if has_facts {

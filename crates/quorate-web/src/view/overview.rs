@@ -1,4 +1,7 @@
-use super::{Context, command, jobs, leases, parts};
+use super::{
+    context::{Context, command},
+    jobs, leases, parts,
+};
 use crate::time::{self, element, span};
 use maud::{Markup, html};
 use quorate_operator::state::{
@@ -22,7 +25,7 @@ pub(super) fn overview(state: &Snapshot, context: &Context<'_>) -> (String, Mark
         count => format!("{count} need you"),
     };
     let body = html! {
-        (sentence(&verdict, &detail(state, context)))
+        (parts::sentence(&verdict, &detail(state, context)))
         div.cols {
             div { (problems(&verdict, context)) @if let Some(jobs) = &state.jobs { (coming(jobs, context)) } }
             div { (quorum(state, context)) (leader(state, context)) (shards(state)) }
@@ -31,17 +34,6 @@ pub(super) fn overview(state: &Snapshot, context: &Context<'_>) -> (String, Mark
         @if let Some(held) = &state.leases { (leases::table(held, context)) }
     };
     (title, body)
-}
-
-/// Returns the sentence at the top of a page.
-pub(super) fn sentence(verdict: &Verdict, detail: &Markup) -> Markup {
-    html! {
-        div.verdict aria-live="polite" {
-            (parts::verdict_icon(verdict.level))
-            h1 { (verdict.headline) }
-            p { (detail) }
-        }
-    }
 }
 
 fn detail(state: &Snapshot, context: &Context<'_>) -> Markup {

@@ -1,10 +1,10 @@
-//! The small pictures of the pages. Each is SVG without scripts or inline styles. A state is a shape, a word, and
+//! The sentence and the small pictures of the pages. Each picture is SVG without scripts or inline styles. A state is a shape, a word, and
 //! only then a colour.
 
 use crate::time::{self, span};
 use maud::{Markup, html};
 use quorate::{env::WallTime, scheduler::RunOutcome};
-use quorate_operator::state::{Level, ProblemIcon, STRIP, SeenNode, Severity};
+use quorate_operator::state::{Level, ProblemIcon, STRIP, SeenNode, Severity, Verdict};
 use quorate_operator::view::{JobState, JobView, RunEnd, Vote};
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -14,6 +14,17 @@ const STEP: usize = 8;
 const CHART: usize = 1_000;
 /// The most bars of the chart of durations.
 pub(crate) const BARS: usize = 30;
+
+/// Returns the sentence at the top of a page.
+pub(super) fn sentence(verdict: &Verdict, detail: &Markup) -> Markup {
+    html! {
+        div.verdict aria-live="polite" {
+            (verdict_icon(verdict.level))
+            h1 { (verdict.headline) }
+            p { (detail) }
+        }
+    }
+}
 
 fn icon(shape: &Markup) -> Markup {
     html! { svg.i viewBox="0 0 14 14" aria-hidden="true" { (shape) } }

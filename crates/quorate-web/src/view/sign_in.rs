@@ -1,4 +1,4 @@
-use super::{Context, forms, layout};
+use super::{context::Context, forms, layout};
 use maud::html;
 
 pub(crate) fn sign_in(context: &Context<'_>) -> String {

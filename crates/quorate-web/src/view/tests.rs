@@ -1,4 +1,6 @@
+use super::context::{JobsQuery, Show};
 use super::*;
+use crate::time::Zone;
 use quorate::{
     FencingToken,
     election::{PastTerm, TermEnd, TermEndCause},

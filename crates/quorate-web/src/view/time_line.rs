@@ -1,7 +1,7 @@
 //! The time line of terms: a lane for each worker that led, and one for the times without a leader. Positions are
 //! percentages, so that the text keeps its size on a narrow screen.
 
-use super::{Context, parts};
+use super::{context::Context, parts};
 use crate::time::span;
 use maud::{Markup, html};
 use quorate::{election::PastTerm, env::WallTime};
