@@ -1,10 +1,7 @@
 //! The doctor's checks. They are pure functions of the collected facts, and ask no node.
 
 use super::{
-    finding::{
-        Finding,
-        Severity::{self, Critical, Note, Warning},
-    },
+    finding::finding,
     node_report::{Examined, ExaminedNode, NodeKind, NodeReport},
 };
 use crate::connect;
@@ -15,6 +12,10 @@ use quorate::{
     node::Cause,
     plain::plain,
     quorum::{NodeState, QuorumConfig, VoteRejection},
+};
+use quorate_operator::state::{
+    Finding,
+    Severity::{self, Critical, Note, Warning},
 };
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
@@ -37,7 +38,7 @@ pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
                 node.speed();
                 node.rights();
             }
-            Err(cause) => all.push(Finding::new(
+            Err(cause) => all.push(finding(
                 Critical,
                 Some(&node.name),
                 format!("cannot be asked: {}", connect::without_name(&node.name, &cause.to_string())),
@@ -70,7 +71,7 @@ fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
             "the {} {path} can be read or written by other users (mode {:04o})",
             secret.key, secret.mode
         );
-        found.push(Finding::new(Warning, None, what, format!("chmod g-w,o= {path}")));
+        found.push(finding(Warning, None, what, format!("chmod g-w,o= {path}")));
     }
     check_clock_spread(node_report, found);
     if let Err(error) = node_report.settings.validate_lease(
@@ -79,14 +80,14 @@ fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
         true,
     ) {
         let what = format!("{} is {}, {}", error.field(), error.value(), error.reason());
-        found.push(Finding::new(Critical, None, what, error.fix()));
+        found.push(finding(Critical, None, what, error.fix()));
     }
 }
 
 /// Checks whether a majority votes, and how many faults the number of nodes tolerates.
 fn check_majority(node_report: &NodeReport, found: &mut Vec<Finding>) {
     let count = node_report.nodes.len();
-    let mut say = |severity, what: String, fix: &str| found.push(Finding::new(severity, None, what, fix));
+    let mut say = |severity, what: String, fix: &str| found.push(finding(severity, None, what, fix));
     let votes = node_report.nodes.iter().filter(|node| node.state == NodeState::Trusted).count();
     let new = node_report.nodes.iter().filter(|node| is_new(node)).count();
     if new >= majority(count) {
@@ -129,18 +130,18 @@ fn check_waiting_jobs(node_report: &NodeReport, found: &mut Vec<Finding>) {
     found.extend(waiting.iter().take(WAITING_NAMED).map(|(job, why)| {
         let (job, why) = (plain(job, 128), plain(why, 300));
         let fix = "`quorate jobs why` says what to do";
-        Finding::new(Warning, None, format!("the job {job:?} does not run: {why}"), fix)
+        finding(Warning, None, format!("the job {job:?} does not run: {why}"), fix)
     }));
     if let Some(more) = waiting.len().checked_sub(WAITING_NAMED).filter(|more| *more > 0) {
         let what = format!("{more} more jobs do not run, because no live worker can");
-        found.push(Finding::new(Warning, None, what, "`quorate jobs list` shows them"));
+        found.push(finding(Warning, None, what, "`quorate jobs list` shows them"));
     }
 }
 
 /// Checks whether each node has all records of the jobs.
 fn check_copies(copies: &LedgerCopies, found: &mut Vec<Finding>) {
     if let Some(waiting) = copies.waiting() {
-        found.push(Finding::new(Critical, None, waiting.why, waiting.fix));
+        found.push(finding(Critical, None, waiting.why, waiting.fix));
         return;
     }
     let incomplete = copies.nodes().iter().filter(|copy| matches!(copy.state, CopyState::Incomplete(_)));
@@ -149,14 +150,14 @@ fn check_copies(copies: &LedgerCopies, found: &mut Vec<Finding>) {
             format!("its copy of the records of the jobs is {}: the leader copies the rest", copy.state);
         let fix =
             "wait until it is complete before you stop another node; without a leader, start `quorate run`";
-        Finding::new(Warning, Some(&copy.node), what, fix)
+        finding(Warning, Some(&copy.node), what, fix)
     }));
 }
 
 /// Checks whether the nodes fail independently of each other.
 fn check_independence(node_report: &NodeReport, found: &mut Vec<Finding>) {
     let count = node_report.nodes.len();
-    let mut say = |what: String, fix: &str| found.push(Finding::new(Warning, None, what, fix));
+    let mut say = |what: String, fix: &str| found.push(finding(Warning, None, what, fix));
     let directories =
         node_report.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Directory)).count();
     if directories > 1 || (directories == 1 && count > 1) {
@@ -190,7 +191,7 @@ fn check_clock_spread(node_report: &NodeReport, found: &mut Vec<Finding>) {
     let (Some(least), Some(most)) = (offsets.iter().min(), offsets.iter().max()) else { return };
     let apart = micros(most.0 - least.0);
     if apart > node_report.settings.max_clock_offset {
-        found.push(Finding::new(
+        found.push(finding(
             Warning,
             None,
             format!(
@@ -217,7 +218,7 @@ fn check_trust(node: &ExaminedNode, timeout: Duration, found: &mut Vec<Finding>)
     match &node.state {
         NodeState::Trusted => {}
         NodeState::Quarantined { why, .. } => {
-            found.push(Finding::new(
+            found.push(finding(
                 Warning,
                 name,
                 format!("does not vote yet: {why}"),
@@ -229,7 +230,7 @@ fn check_trust(node: &ExaminedNode, timeout: Duration, found: &mut Vec<Finding>)
             VoteRejection::Replica | VoteRejection::Evicts(_) | VoteRejection::EvictionUnknown,
         ) => {}
         NodeState::Refused(why) if why.is_permanent() || matches!(why, VoteRejection::Unable(_)) => {
-            found.push(Finding::new(
+            found.push(finding(
                 Critical,
                 name,
                 format!("does not vote: {why}"),
@@ -237,7 +238,7 @@ fn check_trust(node: &ExaminedNode, timeout: Duration, found: &mut Vec<Finding>)
             ));
         }
         NodeState::Refused(why) => {
-            found.push(Finding::new(
+            found.push(finding(
                 Warning,
                 name,
                 format!("does not vote: {why}"),
@@ -248,7 +249,7 @@ fn check_trust(node: &ExaminedNode, timeout: Duration, found: &mut Vec<Finding>)
         NodeState::Unreachable(_) | NodeState::Connecting if matches!(node.kind, NodeKind::Redis(Err(_))) => {
         }
         NodeState::Unreachable(cause) if matches!(node.kind, NodeKind::Directory) => {
-            found.push(Finding::new(
+            found.push(finding(
                 Critical,
                 name,
                 cause.to_string(),
@@ -256,7 +257,7 @@ fn check_trust(node: &ExaminedNode, timeout: Duration, found: &mut Vec<Finding>)
             ));
         }
         NodeState::Unreachable(cause) => {
-            found.push(Finding::new(
+            found.push(finding(
                 Critical,
                 name,
                 format!("answers single requests, but a worker could not use it: {cause}"),
@@ -269,7 +270,7 @@ fn check_trust(node: &ExaminedNode, timeout: Duration, found: &mut Vec<Finding>)
             ));
         }
         NodeState::Connecting => {
-            found.push(Finding::new(
+            found.push(finding(
                 Warning,
                 name,
                 "the handshake of a worker did not end in time",
@@ -289,7 +290,7 @@ struct Node<'a> {
 
 impl Node<'_> {
     fn say(&mut self, severity: Severity, what: impl Into<String>, fix: impl Into<String>) {
-        self.found.push(Finding::new(severity, Some(&self.node.name), what, fix));
+        self.found.push(finding(severity, Some(&self.node.name), what, fix));
     }
 
     fn role(&mut self) {

@@ -21,10 +21,10 @@ use crate::{
     jobs, show,
     table::{Cell, grid},
 };
-pub(crate) use finding::{Finding, Severity};
 use futures_util::future::join_all;
 use node_report::{Examined, ExaminedNode, NodeKind, NodeReport, SecretFile};
 use quorate::{env::Env, internals::GroupOverview, node::Cause, quorum::NodeStatus, scheduler::Zone};
+use quorate_operator::state::{Finding, Severity};
 use serde::Serialize;
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 
@@ -165,6 +165,6 @@ fn for_people(config: &Config, node_report: &NodeReport, findings: &[Finding]) -
             count => format!("{count} findings, the most severe first"),
         }
     );
-    let rows: Vec<[Cell; 2]> = findings.iter().flat_map(Finding::rows).collect();
+    let rows: Vec<[Cell; 2]> = findings.iter().flat_map(finding::rows).collect();
     text + &grid(0, &rows)
 }

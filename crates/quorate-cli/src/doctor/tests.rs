@@ -3,7 +3,6 @@
 
 use super::{
     checks::findings,
-    finding::Severity::{self, Critical, Note, Warning},
     node_report::{Examined, ExaminedNode, NodeKind, NodeReport, SecretFile},
 };
 use quorate::redis::{Examination, Look};
@@ -13,6 +12,7 @@ use quorate::{
     node::Cause,
     quorum::{NodeState, QuorumConfig, VoteRejection},
 };
+use quorate_operator::state::Severity::{self, Critical, Note, Warning};
 use std::{collections::BTreeMap, time::Duration};
 
 const NOW: u64 = 1_700_000_000_000_000;

@@ -5,9 +5,7 @@ use crate::{claims, config::Config, connect, doctor, exit::Failure, leases::Leas
 use axum::{Router, middleware};
 use quorate::{internals::Marker, quorum::Quorum};
 use quorate_operator::view::ClientLease;
-use quorate_web::{
-    Examination, Finding, Message, Messages, NodeFacts, NodeSource, Page, Severity, SourceFuture,
-};
+use quorate_web::{Examination, Message, Messages, NodeFacts, NodeSource, Page, SourceFuture};
 use std::{fmt, sync::Arc};
 
 /// Returns the paths of the page, behind a guard of their own.
@@ -73,7 +71,7 @@ impl Facts {
         let nodes = self.quorum.nodes();
         let (sights, examined) = futures_util::join!(sights, doctor::examination(env, &self.config, &nodes));
         let sights = sights.unwrap_or_default();
-        let Ok((report, memory)) = examined else { return Examination::default() };
+        let Ok((findings, memory)) = examined else { return Examination::default() };
         let facts = |at: usize| {
             let sight = sights.get(at).and_then(|sight| sight.as_ref().ok());
             let marker = sight.and_then(|sight| Marker::parse(sight.hello.marker.as_deref()?).ok());
@@ -85,16 +83,6 @@ impl Facts {
             }
         };
         let nodes = (0..self.config.nodes.len()).map(facts).collect();
-        let findings = report.into_iter().map(|finding| Finding {
-            severity: match finding.severity {
-                doctor::Severity::Note => Severity::Note,
-                doctor::Severity::Warning => Severity::Warning,
-                doctor::Severity::Critical => Severity::Critical,
-            },
-            node: finding.node,
-            problem: finding.problem,
-            fix: finding.fix,
-        });
-        Examination { nodes, findings: findings.collect() }
+        Examination { nodes, findings }
     }
 }

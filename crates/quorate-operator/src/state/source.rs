@@ -2,6 +2,7 @@
 
 use crate::view::ClientLease;
 use quorate::env::WallTime;
+use serde::Serialize;
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 /// A future that a [`NodeSource`] returns.
@@ -51,7 +52,8 @@ pub struct NodeFacts {
 }
 
 /// The importance of a [`Finding`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Useful to know.
     Note,
@@ -61,8 +63,18 @@ pub enum Severity {
     Critical,
 }
 
-/// A problem, with its fix.
-#[derive(Clone, Debug)]
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Critical => "CRITICAL",
+        })
+    }
+}
+
+/// A problem, or a fact that an operator should know, with its fix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The importance.
     pub severity: Severity,
