@@ -393,6 +393,7 @@ computing() {
         cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test || status=1
     done
     cargo check --quiet -p quorate-cli --no-default-features || status=1
+    cargo check --quiet -p quorate-operator --no-default-features || status=1
     return "$status"
 }
 

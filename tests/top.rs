@@ -149,7 +149,7 @@ fn the_view_shows_a_group_and_controls_its_jobs() {
         ]);
     }
     large.press(&["Escape"]);
-    large.until_it_shows(&["beat: nothing was done"]);
+    large.until_it_shows(&[": nothing was done"]);
     small.type_in("2024-12-31T00:00:00Z");
     small.press(&["Enter"]);
     small.until_it_shows(&["From: 2024-12-31T00:00:00Z", "until is missing"]);
@@ -196,12 +196,7 @@ fn the_screen_is_restored_after_a_signal_and_a_panic() {
     let program = Program::new(EXECUTABLE);
     let args = ["top", "--nodes", NO_NODES, "--group", "g"];
     let terminal = Tmux::start(&program, "signal", SMALL, &args);
-    terminal.until_it_shows(&[
-        "No quorum: 0 of 3 nodes vote",
-        "leader: not known",
-        "JOBS: too few",
-        "refused",
-    ]);
+    terminal.until_it_shows(&["No quorum: 0 of 3 nodes vote", "leader: ", "JOBS: too few", "refused"]);
     signal(terminal.pid(), Signal::TERM);
     is_restored(&terminal, 128 + 15);
 

@@ -1,5 +1,7 @@
 //! Snapshots for the tests of the pages.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use crate::{
     state::{JobsView, Leadership, SeenNode, Snapshot},
     view::{ActiveRun, JobView, NodeView, Pause, RunEnd, Vote},
@@ -32,6 +34,7 @@ pub fn state(nodes: usize) -> Snapshot {
             since: before(249),
             remaining: Some(Duration::from_millis(7_900)),
         },
+        unread_leader: None,
         ttl: Some(Duration::from_secs(10)),
         jobs: Some(jobs(3).into()),
         examination: None,

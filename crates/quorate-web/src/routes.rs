@@ -110,6 +110,7 @@ fn nothing(site: &Site) -> Snapshot {
         worker: Arc::clone(&quorum.config().worker),
         nodes: nodes.iter().map(seen).collect(),
         leadership: quorate_operator::state::Leadership::Unknown,
+        unread_leader: None,
         ttl: site.page.watched.ttl,
         jobs: site.page.watched.jobs.then(Arc::<JobsView>::default),
         examination: None,

@@ -127,7 +127,7 @@ Examples:
   # only if this term has not ended
   quorate leader resign --group billing --term 1763720135000417 --json
 
-The leader receives the request within half a second, cancels its work, waits for
+The leader hears of the request at once, or within five seconds, cancels its work, waits for
 the grace period and releases its lease. The request applies to the current term
 only, and expires one second after --wait. Without another candidate the same
 worker leads again after its back-off. `quorate leader show` shows the leader.

@@ -42,7 +42,7 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         let text = fields_within(area.width, rows);
         text.lines().map(|line| Line::from(line.to_owned())).collect::<Vec<_>>()
     };
-    let job = state.jobs.as_ref().and_then(|jobs| jobs.value.iter().find(|job| job.name == *name));
+    let job = state.jobs.as_ref().and_then(|jobs| jobs.value.list.iter().find(|job| job.name == *name));
     match job {
         // The list of the outcomes is below.
         Some(job) => {
@@ -61,10 +61,13 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
             }
             match &detail.value {
                 Ok(detail) => {
-                    if let Some(why) = &detail.why {
-                        let why = WhyPage::new(&detail.job.name, None, &state.group, why);
-                        lines.push(bold(format!("WHY  {}", why.summary())));
-                        lines.extend(fields(why.fields()));
+                    match &detail.why {
+                        Some(why) => {
+                            let why = WhyPage::new(&detail.job.name, None, &state.group, why);
+                            lines.push(bold(format!("WHY  {}", why.summary())));
+                            lines.extend(fields(why.fields()));
+                        }
+                        None => lines.push(bold("WHY  the reason could not be read".to_owned())),
                     }
                     lines.push(Line::default());
                     history(view, detail, &mut lines);

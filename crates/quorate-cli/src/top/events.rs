@@ -4,6 +4,7 @@ use super::news::Leader;
 use crate::{jobs::tone, status::NodeLine, terminal::Tone};
 use quorate::env::WallTime;
 use quorate_operator::view::{JobView, RunEnd};
+use std::collections::BTreeMap;
 
 /// An event.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,24 +44,22 @@ pub(super) fn of_leader(before: Option<&Leader>, after: Option<&Leader>) -> Opti
     })
 }
 
-/// Describes the changes of the jobs.
-pub(super) fn of_jobs(before: &[JobView], after: &[JobView]) -> Vec<(String, Tone)> {
+/// Describes the changes of the jobs. Runs that ended before `since` are none: their histories may only have been read now.
+pub(super) fn of_jobs(before: &[JobView], after: &[JobView], since: WallTime) -> Vec<(String, Tone)> {
     let mut events = Vec::new();
+    let mut gone: BTreeMap<&str, &JobView> = before.iter().map(|job| (&*job.name, job)).collect();
     for job in after {
-        match before.iter().find(|old| old.name == job.name) {
+        match gone.remove(&*job.name) {
             None => events.push((format!("{}: registered", job.shown()), Tone::Plain)),
-            Some(old) => of_job(old, job, &mut events),
+            Some(old) => of_job(old, job, since, &mut events),
         }
     }
-    for old in before {
-        if !after.iter().any(|job| job.name == old.name) {
-            events.push((format!("{}: removed", old.shown()), Tone::Caution));
-        }
-    }
+    let gone = before.iter().filter(|job| gone.contains_key(&*job.name));
+    events.extend(gone.map(|job| (format!("{}: removed", job.shown()), Tone::Caution)));
     events
 }
 
-fn of_job(old: &JobView, job: &JobView, events: &mut Vec<(String, Tone)>) {
+fn of_job(old: &JobView, job: &JobView, since: WallTime, events: &mut Vec<(String, Tone)>) {
     let name = job.shown();
     for run in &job.running {
         if !old.running.iter().any(|known| (known.tick, known.term) == (run.tick, run.term)) {
@@ -71,7 +70,7 @@ fn of_job(old: &JobView, job: &JobView, events: &mut Vec<(String, Tone)>) {
         }
     }
     // The newest outcome is the first.
-    for end in job.ends.iter().rev() {
+    for end in job.ends.iter().rev().filter(|end| end.ended() >= since) {
         let key = |end: &RunEnd| (end.tick, end.outcome, end.request.clone());
         if !old.ends.iter().any(|known| key(known) == key(end)) {
             events.push((format!("{name}: {}", end.line(&job.zone)), tone(end)));

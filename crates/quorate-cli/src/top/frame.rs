@@ -1,10 +1,11 @@
 //! Draws the live view. On a small terminal, the sections give way in this order: first the list of runs, then
-//! columns of the jobs, then all but three lines of the events. The first two lines and the jobs stay.
+//! columns of the jobs, then all but three lines of the events, and problems and shards below the verdict. The first three
+//! lines and the jobs stay.
 
 use super::{
     clock::time_of_day,
     dialog,
-    news::Moment,
+    news::{Dated, Moment},
     state::{Dialog, Section, State},
     view::{Palette, View, first_line},
 };
@@ -12,20 +13,22 @@ use crate::terminal::Tone;
 use quorate_operator::state::{Level, Problem, Target};
 use ratatui::{
     Frame,
-    layout::{Constraint, Layout},
+    layout::{Constraint, Layout, Rect},
     style::{Modifier, Style},
     text::{Line, Span},
     widgets::Paragraph,
 };
 
-/// The number of problems that are shown below the verdict.
+/// The height of the screen for each line about a problem, and for each about a set of shards.
+const ROWS_A_LINE: u16 = 8;
+/// The largest number of problems that are shown below the verdict.
 const NEEDS_MAX: usize = 3;
 /// The number of sets of shards that are shown.
 const SETS_MAX: usize = 3;
 
 /// Draws the whole view.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Moment, palette: Palette) {
-    let lines = heading(state, now, palette, frame.area().width);
+    let lines = heading(state, now, palette, frame.area());
     let height = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(height), Constraint::Fill(1), Constraint::Length(1)])
@@ -53,14 +56,24 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Moment, palette: P
     }
 }
 
-fn heading<'a>(state: &State, now: Moment, palette: Palette, width: u16) -> Vec<Line<'a>> {
+fn heading<'a>(
+    state: &State,
+    now: Moment,
+    palette: Palette,
+    Rect { width, height, .. }: Rect,
+) -> Vec<Line<'a>> {
     let (level, headline, voting) = match &state.verdict {
-        None => (Level::Well, "asking the nodes", String::new()),
-        // The headline says how many nodes vote if that is the news.
-        Some((verdict, voting)) if verdict.headline.contains(voting.as_str()) => {
-            (verdict.level, &*verdict.headline, String::new())
+        None => (Level::Well, "asking the nodes".to_owned(), String::new()),
+        Some(old) if state.is_stale(old, now) => {
+            let since = time_of_day(old.read.wall);
+            (Level::Bad, format!("NOT UPDATED since {since}: {}", old.value.0.headline), String::new())
         }
-        Some((verdict, voting)) => (verdict.level, &*verdict.headline, format!("  {voting}")),
+        Some(Dated { value: (verdict, voting), .. }) => {
+            // The headline says how many nodes vote if that is the news.
+            let is_news = verdict.headline.contains(voting.as_str());
+            let voting = if is_news { String::new() } else { format!("  {voting}") };
+            (verdict.level, verdict.headline.clone(), voting)
+        }
     };
     let group = format!("quorate top  group {}{voting}", state.group);
     let clock = time_of_day(now.wall);
@@ -70,12 +83,13 @@ fn heading<'a>(state: &State, now: Moment, palette: Palette, width: u16) -> Vec<
         Span::raw(" ".repeat(gap)),
         Span::raw(clock),
     ]);
-    let verdict = Line::styled(headline.to_owned(), palette.of(tone_of(level)));
+    let verdict = Line::styled(headline, palette.of(tone_of(level)));
     // The list of the nodes has their problems.
-    let needs = state.verdict.iter().flat_map(|(verdict, _)| &verdict.needs);
-    let needs = needs.filter(|problem| problem.target != Target::Nodes).take(NEEDS_MAX);
+    let needs = state.verdict.iter().flat_map(|verdict| &verdict.value.0.needs);
+    let room = usize::from(height / ROWS_A_LINE);
+    let needs = needs.filter(|problem| problem.target != Target::Nodes).take(NEEDS_MAX.min(room));
     let needs = needs.map(|problem| need(problem, palette));
-    let shards = state.shards.iter().take(SETS_MAX);
+    let shards = state.shards.iter().take(SETS_MAX.min(room));
     let shards = shards.map(|(text, tone)| Line::styled(text.clone(), palette.of(*tone)));
     let workers = state.workers.iter().map(|text| Line::raw(text.clone()));
     let leader = leadership(state, now, palette);
@@ -99,9 +113,11 @@ fn tone_of(level: Level) -> Tone {
 }
 
 fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {
+    let error = state.leader_error.as_ref().map(|error| first_line(error));
     let Some(leader) = &state.leader else {
-        let text = if state.is_leader_unknown { "leader: not known" } else { "leader: asking the nodes" };
-        return Line::raw(text);
+        return Line::raw(
+            error.map_or("leader: asking the nodes".to_owned(), |error| format!("leader: {error}")),
+        );
     };
     let known = match &leader.value {
         None => "NO LEADER".to_owned(),
@@ -114,9 +130,11 @@ fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {
             format!("leader {}{term}{left}", known.worker)
         }
     };
-    if state.is_leader_unknown || state.is_stale(leader, now) {
+    if error.is_some() || state.is_stale(leader, now) {
         let worker = leader.value.as_ref().map_or("no worker", |known| &known.worker);
-        let text = format!("leader NOT UPDATED since {} (then {worker})", time_of_day(leader.read.wall));
+        let error = error.map_or_else(String::new, |error| format!(": {error}"));
+        let text =
+            format!("leader NOT UPDATED since {} (then {worker}){error}", time_of_day(leader.read.wall));
         return Line::styled(text, palette.of(Tone::Trouble));
     }
     match leader.value.as_ref().map(|leader| &leader.waiting) {

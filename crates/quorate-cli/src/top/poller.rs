@@ -82,7 +82,13 @@ impl<'a> Poller<'a> {
             let keys: Vec<Key> =
                 job.into_iter().map(|name| Key::Job { name: name.to_string(), at: None }).collect();
             let began = env.now();
-            let round = reader.read(began, &keys).await;
+            let round = tokio::select! { biased;
+                changed = followed.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
+                round = reader.read(began, &keys) => round,
+            };
             let took = began.until(env.now());
             if self.news.send(News::Round(Box::new(round))).await.is_err() {
                 return;

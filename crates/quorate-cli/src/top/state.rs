@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{status::NodeLine, terminal::Tone};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use quorate::ledger::{CopyState, LedgerCopies};
+use quorate::{
+    env::WallTime,
+    ledger::{CopyState, LedgerCopies},
+};
 use quorate_operator::{
     Action, Verb,
     state::{
@@ -28,6 +31,10 @@ use std::{
 
 /// The number of events that are kept.
 const EVENTS_MAX: usize = 500;
+/// The difference between the clocks of the leader and of this machine that may make a run seem to have ended earlier.
+const EARLIER: Duration = Duration::from_secs(5);
+/// The number of slow rounds after which data is marked.
+const STALE_ROUNDS: u32 = 5;
 /// The number of jobs by which a page key moves.
 const PAGE: usize = 10;
 
@@ -37,13 +44,15 @@ pub(super) struct State {
     pub(super) group: String,
     pub(super) nodes: Option<Dated<Vec<NodeLine>>>,
     pub(super) leader: Option<Dated<Option<Leader>>>,
-    /// True if the leader was last not read.
-    pub(super) is_leader_unknown: bool,
-    pub(super) jobs: Option<Dated<Vec<JobView>>>,
+    /// The reason why the leader was last not read.
+    pub(super) leader_error: Option<String>,
+    pub(super) jobs: Option<Dated<Arc<JobsView>>>,
     /// The reason why the jobs were last not read.
     pub(super) jobs_error: Option<String>,
     /// The judgement of the last round, and how many nodes vote.
-    pub(super) verdict: Option<(Verdict, String)>,
+    pub(super) verdict: Option<Dated<(Verdict, String)>>,
+    /// The time from which on ends of runs are events: a little before the first list of jobs.
+    began: Option<WallTime>,
     /// The leases of a sidecar's clients.
     pub(super) leases: Option<Dated<Vec<LeaseLine>>>,
     /// The reason why the leases were last not read.
@@ -71,8 +80,10 @@ pub(super) struct State {
     pub(super) message: Option<(String, Tone)>,
     /// The number of actions without an answer.
     pub(super) pending: usize,
-    /// Data older than this is marked.
+    /// Data older than this is marked, or than some rounds if they are slow.
     stale_after: Duration,
+    /// The length of the last round.
+    took: Duration,
 }
 
 /// Returns the line about the live workers: those of each label. Returns `None` if no worker has a label.
@@ -130,10 +141,12 @@ impl State {
             group: group.to_owned(),
             nodes: None,
             leader: None,
-            is_leader_unknown: false,
+            leader_error: None,
             jobs: None,
             jobs_error: None,
             verdict: None,
+            began: None,
+            took: Duration::ZERO,
             leases: None,
             leases_error: None,
             workers: None,
@@ -157,7 +170,10 @@ impl State {
     /// Takes in what the poller has read.
     pub(super) fn learn(&mut self, news: News, now: Moment) {
         match news {
-            News::Round(round) => self.learn_round(*round, now),
+            News::Round(round) => {
+                self.took = now.boot.since(round.began);
+                self.learn_round(*round);
+            }
             News::Leases(Ok(leases)) => {
                 self.leases = Some(Dated { value: leases, read: now });
                 self.leases_error = None;
@@ -179,9 +195,10 @@ impl State {
     }
 
     /// Takes in the state of the group.
-    fn learn_round(&mut self, round: Round, now: Moment) {
-        let Round { state, mut details, .. } = round;
-        self.verdict = Some((judge(&state), voting(&state)));
+    fn learn_round(&mut self, round: Round) {
+        let Round { began, state, mut details } = round;
+        let now = Moment { boot: began, wall: state.at };
+        self.verdict = Some(Dated { value: (judge(&state), voting(&state)), read: now });
         self.learn_nodes(&state, now);
         self.learn_leader(&state, now);
         self.shards = state.shards.iter().map(shards_line).collect();
@@ -191,7 +208,7 @@ impl State {
             self.detail = Some(Dated { value, read: now });
         }
         if let Some(jobs) = state.jobs {
-            self.learn_jobs(Arc::unwrap_or_clone(jobs), now);
+            self.learn_jobs(jobs, now);
         }
     }
 
@@ -212,7 +229,7 @@ impl State {
     }
 
     fn learn_leader(&mut self, state: &Snapshot, now: Moment) {
-        self.is_leader_unknown = state.leadership == Leadership::Unknown;
+        self.leader_error.clone_from(&state.unread_leader);
         let waiting = || state.copies().and_then(LedgerCopies::waiting).map(|waiting| text(&waiting.why));
         let leader = match &state.leadership {
             Leadership::Unknown => return,
@@ -231,17 +248,18 @@ impl State {
         self.leader = Some(Dated { value: leader, read: now });
     }
 
-    fn learn_jobs(&mut self, jobs: JobsView, now: Moment) {
+    fn learn_jobs(&mut self, jobs: Arc<JobsView>, now: Moment) {
         self.workers = workers_line(&jobs.workers);
-        self.jobs_error = jobs.error;
+        self.jobs_error.clone_from(&jobs.error);
         if jobs.read_at.is_none() || self.jobs_error.is_some() {
             return;
         }
         if let Some(before) = &self.jobs {
-            let changes = events::of_jobs(&before.value, &jobs.list);
+            let since = *self.began.get_or_insert(before.read.wall - EARLIER);
+            let changes = events::of_jobs(&before.value.list, &jobs.list, since);
             self.record(changes, now);
         }
-        self.jobs = Some(Dated { value: jobs.list, read: now });
+        self.jobs = Some(Dated { value: jobs, read: now });
         self.choose_existing();
     }
 
@@ -264,7 +282,7 @@ impl State {
 
     /// Returns the jobs that the filter selects, in the chosen order.
     pub(super) fn rows(&self) -> Vec<&JobView> {
-        let jobs = self.jobs.as_ref().map_or(&[][..], |jobs| &jobs.value);
+        let jobs = self.jobs.as_ref().map_or(&[][..], |jobs| &jobs.value.list);
         rows(jobs, &self.filter, self.order, self.is_reversed)
     }
 
@@ -282,7 +300,7 @@ impl State {
 
     /// Returns whether data of this age is marked as not up to date.
     pub(super) fn is_stale<T>(&self, dated: &Dated<T>, now: Moment) -> bool {
-        dated.age(now) > self.stale_after
+        dated.age(now) > self.stale_after.max(self.took * STALE_ROUNDS)
     }
 
     fn record(&mut self, changes: impl IntoIterator<Item = (String, Tone)>, now: Moment) {

@@ -44,6 +44,7 @@ impl Bench {
             worker: "top".into(),
             nodes: ["a", "b", "c"].map(votes).to_vec(),
             leadership: leader("w-1", 7),
+            unread_leader: None,
             ttl: None,
             jobs: Some(Arc::default()),
             examination: None,
@@ -276,16 +277,18 @@ fn lost_nodes_a_lost_quorum_and_a_lost_leader_are_named() {
     bench.nodes([votes("a"), votes("b"), away("c")]);
     bench.shows(&["None may be lost: 2 of 3 nodes vote, 2 are needed. Jobs run.", "connection refused"]);
     bench.seen.leadership = Leadership::Unknown;
+    bench.seen.unread_leader = Some("cannot read x: 1 of 3 nodes agreed".to_owned());
     bench.list().error = Some("cannot read the jobs of the group: 1 of 3".to_owned());
     bench.nodes([votes("a"), away("b"), away("c")]);
     bench.pass(Duration::from_secs(1));
     bench.shows(&[
         "No quorum: 1 of 3 nodes votes, 2 are needed. No worker can lead",
-        "leader NOT UPDATED since 10:15:35Z (then w-1)",
+        "leader NOT UPDATED since 10:15:35Z (then w-1): cannot read x",
         "JOBS 1, by name  NOT UPDATED since 10:15:35Z: cannot read the jobs",
         "beat",
         "redis://b:6379: connection refused",
     ]);
+    bench.seen.unread_leader = None;
     bench.leader(Leadership::Vacant { since: at(BEGAN) });
     bench.shows(&["NO LEADER", "no worker leads"]);
     bench.list().error = None;
@@ -390,6 +393,9 @@ fn changes_of_jobs_are_events() {
     );
     bench.jobs(&[job("beat"), job("new")]);
     assert_eq!(bench.state.events.back().map(|event| &*event.text), Some("beat: resumed"));
+    let known = bench.state.events.len();
+    bench.jobs(&[ended(job("beat"), RunOutcome::Failed, 60), job("new")]);
+    assert_eq!(bench.state.events.len(), known, "a history that was only read now has old ends");
 }
 
 #[test]

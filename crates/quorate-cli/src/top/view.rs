@@ -137,7 +137,7 @@ impl View<'_> {
             let text = error.map_or("JOBS: asking the nodes".to_owned(), |error| format!("JOBS: {error}"));
             return bold(text);
         };
-        let all = jobs.value.len();
+        let all = jobs.value.list.len();
         let mut text = match state.filter.is_empty() {
             true => format!("JOBS {all}"),
             false => format!("JOBS {selected} of {all}, filter {:?}", state.filter),
@@ -190,7 +190,7 @@ impl View<'_> {
 
     /// Draws the active runs, the oldest first.
     pub(super) fn runs(&self, frame: &mut Frame<'_>, area: Rect) {
-        let jobs = self.state.jobs.as_ref().map_or(&[][..], |jobs| &jobs.value);
+        let jobs = self.state.jobs.as_ref().map_or(&[][..], |jobs| &jobs.value.list);
         let mut runs: Vec<_> =
             jobs.iter().flat_map(|job| job.running.iter().map(move |run| (run, job))).collect();
         runs.sort_by(|a, b| (&a.0.tick, &a.1.name).cmp(&(&b.0.tick, &b.1.name)));

@@ -1,6 +1,6 @@
 //! The past of a group: its terms, the requests to its jobs, and the operations without a leader.
 
-use crate::view::AuditEntry;
+use crate::view::{AuditEntry, text};
 use quorate::{
     election::{Observer, PastTerm},
     quorum::Quorum,
@@ -29,8 +29,8 @@ impl LeadershipPast {
         jobs: Option<&Jobs>,
         group: &str,
     ) -> Result<Self, String> {
-        let terms = observer.history(TERMS).await.map_err(|error| error.to_string())?;
+        let terms = observer.history(TERMS).await.map_err(|error| text(&error.to_string()))?;
         let changes = AuditEntry::newest(quorum, jobs, Some(group), CHANGES).await;
-        Ok(Self { terms, changes: changes.map_err(|error| error.to_string())? })
+        Ok(Self { terms, changes: changes.map_err(|error| text(&error.to_string()))? })
     }
 }

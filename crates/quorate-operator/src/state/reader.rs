@@ -190,7 +190,12 @@ impl Reader {
             self.shards = (Some(began), Arc::new(sets.iter().map(ShardSetView::new).collect()));
         }
         let at = self.env.wall();
-        let leadership = self.leadership(leader.and_then(Result::ok), at);
+        let (leader, unread_leader) = match leader {
+            Some(Ok(leader)) => (Some(leader), None),
+            Some(Err(error)) => (None, Some(text(&error.to_string()))),
+            None => (None, Some(format!("no answer within {PATIENCE:?}"))),
+        };
+        let leadership = self.leadership(leader, at);
         if let Some(list) = list {
             self.take_jobs(list, at, !keys.is_empty()).await;
         }
@@ -202,6 +207,7 @@ impl Reader {
             worker: Arc::clone(&self.quorum.config().worker),
             nodes,
             leadership,
+            unread_leader,
             ttl: self.ttl,
             jobs: self.jobs.is_some().then(|| Arc::clone(&self.list)),
             examination: self.examination.clone(),
@@ -357,7 +363,7 @@ impl Reader {
     }
 
     async fn past(&self) -> Result<LeadershipPast, String> {
-        let mut observer = self.election.observe().map_err(|error| error.to_string())?;
+        let mut observer = self.election.observe().map_err(|error| text(&error.to_string()))?;
         LeadershipPast::read(&self.quorum, &mut observer, self.jobs.as_ref(), self.election.group()).await
     }
 
@@ -434,8 +440,8 @@ async fn job(
     env: &Env,
 ) -> Result<Box<JobDetail>, Missing> {
     let missing = |error: JobsError| match &error {
-        JobsError::UnknownJob { .. } => Missing::Unknown(error.to_string()),
-        _ => Missing::Unread(error.to_string()),
+        JobsError::UnknownJob { .. } => Missing::Unknown(text(&error.to_string())),
+        _ => Missing::Unread(text(&error.to_string())),
     };
     let Some(mut job) = list.list.iter().find(|job| *job.name == *wanted).cloned() else {
         // The error names a similar job. A job that was added since the list was read is shown in the next round.
@@ -460,7 +466,7 @@ async fn job(
         Err(error) if next.is_err() || matches!(error, JobsError::UnknownJob { .. }) => {
             return Err(missing(error));
         }
-        Err(error) => (job.ends.clone(), Some(error.to_string())),
+        Err(error) => (job.ends.clone(), Some(text(&error.to_string()))),
     };
     job.ends = ends.iter().take(STRIP).cloned().collect();
     let next = next.ok().filter(|next| !next.is_empty()).unwrap_or_else(|| job.next.into_iter().collect());

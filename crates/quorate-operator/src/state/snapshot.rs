@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub nodes: Vec<SeenNode>,
     /// The leader of the group.
     pub leadership: Leadership,
+    /// The reason why it is not known who leads.
+    pub unread_leader: Option<String>,
     /// The TTL of the leader's lease, if it is known.
     pub ttl: Option<Duration>,
     /// `None` if the page shows no jobs. Shared, because a list may be long, and each viewer has a copy of the snapshot.

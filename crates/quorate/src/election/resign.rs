@@ -69,7 +69,7 @@ impl Observer {
     /// request is made only if `term` is the leader's present term.
     ///
     /// The nodes report such a request to the leader at once. Reports may be lost, so the leader also looks every 5 s, or every
-    /// fifth of its TTL (100 ms to 2 s) while the nodes have reported nothing to it. When it finds one, it asks its work to stop within the grace period, and then
+    /// fifth of its TTL (100 ms to 2 s) while the nodes have reported nothing to it: a shorter `wait` may miss the leader. When it finds one, it asks its work to stop within the grace period, and then
     /// releases its lease.
     ///
     /// The request is stored on the nodes and applies to the current term only. The request expires one

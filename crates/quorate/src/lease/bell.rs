@@ -2,7 +2,7 @@
 //! since the nodes report releases at once to those that wait for the lock. A report may be lost, so everything that waits for
 //! the bell also looks from time to time.
 
-use super::{Lease, Lock, Shown, TryAcquire, inner::QuorumInner};
+use super::{AskOrder, Lease, Lock, Shown, TryAcquire, inner::QuorumInner};
 use crate::{
     driver::{Subscription, WakeOrder},
     node::Resource,
@@ -11,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 
 /// The longest time between two looks, if the nodes report releases.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The lifetime of the lock, if a worker dies while it rings.
-const TTL: Duration = Duration::from_secs(2);
+/// The lifetime of the lock, if a worker dies while it rings: the shortest one, and how many timeouts of a node it must last.
+const TTL: (Duration, u32) = (Duration::from_secs(2), 3);
 /// The number of attempts at the lock if the votes are split.
 const RINGS_MAX: u32 = 8;
 /// The longest pause between two such attempts.
@@ -29,7 +29,8 @@ pub(crate) struct Bell {
 
 impl Bell {
     pub(crate) fn new(inner: &Arc<QuorumInner>, resource: Resource) -> Self {
-        let ttl = TTL.min(inner.config().max_ttl);
+        let config = inner.config();
+        let ttl = (TTL.0 + config.node_timeout * TTL.1).min(config.max_ttl);
         Self { inner: Arc::clone(inner), resource, ttl, rung: Shown::default() }
     }
 
@@ -65,7 +66,9 @@ impl Bell {
     /// enough.
     pub(crate) async fn ring(&self) {
         let lock: Lock<Lease> = Lock::new(Arc::clone(&self.inner), Ok(self.resource.clone()));
-        let lock = lock.ttl(self.ttl).auto_extend(false);
+        // A release at all nodes is also heard by a worker that does not reach one of them.
+        let lock =
+            lock.ttl(self.ttl).step_down_grace(Duration::ZERO).auto_extend(false).contact(AskOrder::All);
         for _ in 0..RINGS_MAX {
             match lock.try_acquire().await {
                 Ok(TryAcquire::Acquired(lease)) => return drop(lease.release().await),
@@ -73,7 +76,8 @@ impl Bell {
                     let pause = self.inner.env().random_below(RING_AGAIN);
                     self.inner.env().sleep(pause).await;
                 }
-                Ok(TryAcquire::Contended { .. }) | Err(_) => return,
+                Ok(TryAcquire::Contended { .. }) => return,
+                Err(error) => return tracing::debug!(bell = %self.resource, "not rung: {error}"),
             }
         }
     }

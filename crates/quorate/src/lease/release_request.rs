@@ -93,15 +93,17 @@ pub(crate) async fn resign_requested(lease: &Lease, bell: &Bell) -> Option<Arc<s
     let request_key = lease.resource().resign_request();
     // The nodes that have reported each request, now or in an earlier check of this function.
     let mut reported: BTreeMap<Owner, BTreeSet<usize>> = BTreeMap::new();
-    let mut looked = pool.env().now();
+    let (mut looked, mut rings) = (pool.env().now(), bell.rings());
     loop {
         let now = pool.env().now();
-        let rings = bell.rings();
+        // A request lasts for some time only, and the ring may be lost.
+        let at = now + bell.look_every(every).min(lease.ttl());
         tokio::select! { biased;
             () = bell.rung_after(rings) => {}
-            () = pool.env().sleep_until_poll(looked, now + bell.look_every(every), now + LOOK_AT_LEAST_EVERY) => {}
+            () = pool.env().sleep_until_poll(looked, at, now + LOOK_AT_LEAST_EVERY) => {}
         }
-        looked = pool.env().now();
+        // A ring during this look is followed by another look.
+        (looked, rings) = (pool.env().now(), bell.rings());
         let mut looks = pool.ask_all(Request::Inspect { resource: request_key.clone() });
         while let Some(look) = looks.recv().await {
             if let Answer::Reply(Reply::State { holder: Some((stored, _)), .. }) = look.answer

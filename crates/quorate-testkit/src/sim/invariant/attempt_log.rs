@@ -9,9 +9,6 @@ use std::{
     time::Duration,
 };
 
-/// The longest time between the grant of a claim and the count of its attempt: the longest TTL of a claim.
-const COUNTED_IN: Duration = Duration::from_secs(3);
-
 /// All attempts that a server has ever counted, for each message.
 #[derive(Debug, Default)]
 pub(super) struct AttemptLog {
@@ -27,6 +24,8 @@ pub(super) struct Message {
     pub(super) restored: bool,
     /// The true time at which the last reset was confirmed.
     reset_at: Option<Duration>,
+    /// The true time at which a server first granted each claim.
+    granted: BTreeMap<Owner, Duration>,
     /// The fingerprints in the done records that a server has stored.
     pub(super) recorded: BTreeSet<Arc<str>>,
 }
@@ -82,10 +81,12 @@ impl AttemptLog {
             }
             Event::Ran {
                 node,
-                request: Request::Acquire { resource, .. },
-                reply: Reply::Granted { begun: Some(begun), .. },
-            } => {
-                let Some(message) = self.messages.get_mut(resource) else { return };
+                request: Request::Acquire { resource, owner, .. },
+                reply: Reply::Granted { begun, .. },
+            } if is_limited(resource) => {
+                let message = self.messages.entry(resource.clone()).or_default();
+                message.granted.entry(owner.clone()).or_insert(now);
+                let Some(begun) = begun else { return };
                 let counted = message.attempts.iter_mut().filter(|attempt| attempt.counted.contains(*node));
                 counted
                     .filter(|attempt| attempt.number == begun.attempts)
@@ -153,7 +154,11 @@ impl Message {
                 is_withdrawn: false,
                 may_stay: false,
                 is_reset: false,
-                during_reset: self.reset_at.is_some_and(|at| now < at + COUNTED_IN),
+                during_reset: self
+                    .granted
+                    .get(owner)
+                    .zip(self.reset_at)
+                    .is_some_and(|(granted, at)| *granted < at),
             });
             self.attempts.len() - 1
         });

@@ -7,7 +7,7 @@
 //! creates the entry from the run's record in the ledger. The record has the outcome and the duration, but not
 //! the beginning, the number of attempts or the output. The entry gets the earliest time at which the run can
 //! have ended, so that entries of later runs are not pruned before it. The next leader creates no entry for a run
-//! whose record has been pruned. If no majority answers for a long time, the queue of entries becomes full, and
+//! whose record has been pruned, or whose job it removes shortly before its own term ends. If no majority answers for a long time, the queue of entries becomes full, and
 //! further entries are lost.
 
 use crate::{

@@ -54,7 +54,7 @@ impl Jobs {
             what,
         };
         let request = self.post(request, deadline).await?;
-        Election::new(&self.quorum, &self.group).ring_leader().await;
+        env.before(deadline, Election::new(&self.quorum, &self.group).ring_leader()).await;
         let inbox = inbox::part(&self.ledger);
         let mut pause = READ_ANSWER_AFTER;
         loop {
