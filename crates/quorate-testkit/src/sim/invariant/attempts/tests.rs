@@ -21,6 +21,21 @@ impl Attempts {
         }
     }
 
+    /// Lets a server grant the claim, with the attempts that it has counted.
+    fn grants(&mut self, now: Duration, owner: &Owner, begun: Option<AttemptCount>) {
+        let request = Request::Acquire {
+            resource: resource(),
+            owner: owner.clone(),
+            ttl: HOUR,
+            propose: FencingToken::new(1),
+            tolerance: HOUR,
+            keep: HOUR,
+            ticket: None,
+        };
+        let reply = Reply::Granted { counter: FencingToken::new(8), begun };
+        self.see(now, &Event::Ran { node: "n0", request: &request, reply: &reply }).unwrap();
+    }
+
     fn step(&mut self, owner: &Owner, kind: AttemptStepKind<'_>) -> Result<(), String> {
         let resource = resource();
         let step = AttemptStep { worker: owner.worker(), resource: &resource, kind };
@@ -86,22 +101,26 @@ fn a_message_is_given_up_only_for_attempts_that_count() {
 
 #[test]
 fn an_attempt_that_begins_during_a_reset_may_continue_the_old_count() {
-    for (during, left) in [(true, 2), (false, 1)] {
+    let second = Duration::from_secs(1);
+    let reset = |attempts: &mut Attempts| {
+        let (resource, kind) = (resource(), AttemptStepKind::Reset { began: second / 2 });
+        let step = AttemptStep { worker: "w", resource: &resource, kind };
+        attempts.see(2 * second, &Event::Attempt(&step)).unwrap();
+    };
+    for is_during in [true, false] {
         let mut attempts = Attempts::default();
-        let counts = |attempts: &mut Attempts, number: u64| {
-            attempts.count(&[0, 1, 2], &owner(number), number as u32, false);
-        };
-        counts(&mut attempts, 1);
-        let began = Duration::from_nanos(1);
-        if during {
-            attempts.step(&owner(9), AttemptStepKind::Reset { began }).unwrap();
+        attempts.count(&[0, 1, 2], &owner(1), 1, false);
+        if is_during {
+            attempts.grants(second, &owner(2), None);
         }
-        (2..=left + 1).for_each(|number| counts(&mut attempts, number));
-        if !during {
-            attempts.step(&owner(9), AttemptStepKind::Reset { began }).unwrap();
+        reset(&mut attempts);
+        if !is_during {
+            attempts.grants(3 * second, &owner(2), None);
         }
+        attempts.count(&[0, 1, 2], &owner(2), 2, false);
+        attempts.count(&[0, 1, 2], &owner(3), 3, false);
         let gives_up = attempts.step(&owner(9), AttemptStepKind::GivenUp { attempts: 3, valid: true });
-        assert_eq!(gives_up.is_ok(), during, "{gives_up:?}");
+        assert_eq!(gives_up.is_ok(), is_during, "{gives_up:?}");
     }
 }
 
@@ -109,18 +128,7 @@ fn an_attempt_that_begins_during_a_reset_may_continue_the_old_count() {
 fn a_count_that_was_reported_before_its_withdrawal_counts() {
     let mut attempts = Attempts::default();
     attempts.count(&[0, 1, 2], &owner(1), 3, false);
-    let request = Request::Acquire {
-        resource: resource(),
-        owner: owner(2),
-        ttl: HOUR,
-        propose: FencingToken::new(1),
-        tolerance: HOUR,
-        keep: HOUR,
-        ticket: None,
-    };
-    let begun = Some(AttemptCount { attempts: 3, payload: None });
-    let reply = Reply::Granted { counter: FencingToken::new(8), begun };
-    attempts.see(Duration::ZERO, &Event::Ran { node: "n0", request: &request, reply: &reply }).unwrap();
+    attempts.grants(Duration::ZERO, &owner(2), Some(AttemptCount { attempts: 3, payload: None }));
     attempts.count(&[0, 1, 2], &owner(1), 3, true);
     let message = attempts.log.message(&resource());
     assert!(message.attempts[0].seen && message.attempts[0].counted.is_empty());
