@@ -184,6 +184,13 @@ impl Planner {
             )
             .into());
         }
+        if let Some(follower) = self.follower_of(name).filter(|_| job.placement == Placement::EveryWorker) {
+            return Err(format!(
+                "the job {name:?} cannot run on every worker: {follower:?} follows its end, and it would have one for each worker; \
+                 let {follower:?} follow one worker's runs first, {name}@WORKER"
+            )
+            .into());
+        }
         self.check_expected(name, expect)?;
         if job.is_single_run() && job.schedule.next_after(now).is_none() {
             return Err(format!(
@@ -193,6 +200,13 @@ impl Planner {
             .into());
         }
         Ok((definition, job))
+    }
+
+    /// Returns a job that follows the ends of the runs of `job`.
+    fn follower_of(&self, job: &str) -> Option<&Arc<str>> {
+        let mut jobs = self.table.names().filter_map(|(_, id)| Some(self.table.get(id)?.job()));
+        let follows = |other: &&Arc<Job>| other.schedule.follows().is_some_and(|after| &*after.job == job);
+        jobs.find(follows).map(|other| &other.name)
     }
 
     /// Checks that the stored job is the one that the requester has seen.

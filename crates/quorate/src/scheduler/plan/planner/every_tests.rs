@@ -10,7 +10,7 @@ use crate::scheduler::{
     run::assign::LiveWorker,
     store::{
         JobRow, RunKey, RunRecord, WorkRow,
-        snapshot::tests::{at, snapshot},
+        snapshot::tests::{SECOND, at, snapshot},
     },
 };
 
@@ -202,4 +202,36 @@ fn a_new_leader_hands_out_what_the_last_one_had_begun_and_nothing_twice() {
     assert!(removed.iter().any(|key| ***key == *"job/scrub@ash"), "{removed:?}");
     assert!(!removed.iter().any(|key| key.contains("oak") || key.contains("elm")), "{removed:?}");
     assert_eq!(hand_out(&mut planner, 12), ["scrub@oak 12"], "elm still has its run of 11");
+}
+
+#[test]
+fn a_stored_job_that_another_one_follows_cannot_begin_to_run_on_every_worker() {
+    use crate::scheduler::{
+        plan::requests::Asked,
+        schedule::{AfterEnd, Schedule},
+        store::{DefinitionText, JobAction, JobRequest, JobResponse},
+    };
+    let mut planner = Planner::new(snapshot([]), Definitions::default(), settings());
+    take_over(&mut planner, 9);
+    let mut put = |id: u32, job: &Job| {
+        let definitions = vec![DefinitionText::new(&job.definition().unwrap())];
+        let what = JobAction::Put { job: Arc::clone(&job.name), definitions, expect: None };
+        let (id, by) = (RequestId::from_u128(id.into()), "me".into());
+        let asked = planner.ask(&JobRequest { id, by, at: at(10), valid_for: SECOND, what }, true, at(10));
+        take_over(&mut planner, 10);
+        match asked {
+            Asked::Store(granted) => {
+                planner.stored(*granted, at(10));
+                None
+            }
+            Asked::Answer(JobResponse::Refused { why }) => Some(why),
+            Asked::Answer(other) => panic!("{other:?}"),
+        }
+    };
+    let extract = || Job::named("extract", Schedule::every(SECOND).unwrap(), "h");
+    assert_eq!(put(1, &extract()), None);
+    assert_eq!(put(2, &Job::named("load", Schedule::after("extract", AfterEnd::Success), "h")), None);
+    assert_eq!(put(3, &extract().placement(Placement::AnyWorker)), None);
+    let why = put(4, &extract().placement(Placement::EveryWorker)).expect("a refusal");
+    assert!(why.contains("\"load\" follows its end") && why.contains("extract@WORKER"), "{why}");
 }
