@@ -13,19 +13,19 @@ use crate::{
 };
 use quorate::{
     election::{Leader, PastTerm},
-    env::WallTime,
     node::FencingToken,
     plain::plain,
     quorum::{NoMajority, Quorum},
 };
+use quorate_operator::view::TermView;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
-/// The longest reason that is shown, in bytes.
-const TEXT_MAX: usize = 1_000;
+/// The length from which the milliseconds of a term are not shown.
+const PRECISE: Duration = Duration::from_secs(10);
 
 /// The terms of a group.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -33,26 +33,7 @@ const TEXT_MAX: usize = 1_000;
 pub(crate) struct Page {
     group: String,
     /// The terms, the newest first.
-    terms: Vec<TermPage>,
-}
-
-/// A term.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Term")]
-pub(crate) struct TermPage {
-    term: u64,
-    holder: String,
-    began: String,
-    /// The end. `null` if the term continues, or if no end is recorded and no worker has led since.
-    ended: Option<String>,
-    /// The cause of the end.
-    cause: Option<String>,
-    /// The details of the cause. May be empty.
-    reason: Option<String>,
-    /// The length of the term up to its end, or until now.
-    lasted_ms: Option<u64>,
-    /// True if the worker leads now.
-    leads: bool,
+    terms: Vec<TermView>,
 }
 
 /// The leader of a group now.
@@ -143,11 +124,8 @@ impl Page {
     async fn read(quorum: &Quorum, group: &str, limit: u32) -> Result<Self, Failure> {
         let mut observer = observer(quorum, group)?;
         let unread = |error: NoMajority| connect::no_quorum("cannot read the terms of the group", &error);
-        let leader = observer.leader().await.map_err(unread)?;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let terms = observer.history(limit).await.map_err(unread)?;
-        let now = quorum.wall();
-        let terms = terms.iter().map(|term| TermPage::new(term, leader.as_ref(), now)).collect();
+        let terms = TermView::newest(&mut observer, limit, quorum.wall()).await.map_err(unread)?;
         Ok(Self { group: plain(group, NAME_MAX), terms })
     }
 
@@ -155,55 +133,33 @@ impl Page {
         if self.terms.is_empty() {
             return format!("{}: no term is recorded\n", self.group);
         }
-        let rows: Vec<[Cell; 6]> = self.terms.iter().map(TermPage::row).collect();
+        let rows: Vec<[Cell; 6]> = self.terms.iter().map(row).collect();
         table(["TERM", "HOLDER", "BEGAN", "ENDED", "LASTED", "CAUSE"], &rows)
     }
 }
 
-impl TermPage {
-    fn new(term: &PastTerm, leader: Option<&Leader>, now: WallTime) -> Self {
-        // A leader may extend its lease in spite of a forced release.
-        let leads = leader.is_some_and(|leader| leader.term == Some(term.term));
-        let end = term.end.as_ref().filter(|_| !leads);
-        let until = end.map(|end| end.at).or(leads.then_some(now));
-        let lasted = until.map(|until| term.began.until(until));
-        Self {
-            term: term.term.get(),
-            holder: plain(&term.holder, NAME_MAX),
-            began: rfc3339(term.began),
-            ended: end.map(|end| rfc3339(end.at)),
-            cause: end.map(|end| end.cause.to_string()),
-            reason: end.map(|end| plain(&end.reason, TEXT_MAX)),
-            lasted_ms: lasted.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-            leads,
-        }
-    }
-
-    fn row(&self) -> [Cell; 6] {
-        let ended = self.ended.clone().unwrap_or_else(|| "-".to_owned());
-        let lasted = self.lasted_ms.map_or_else(
-            || "-".to_owned(),
-            |ms| {
-                let time =
-                    if ms < 10_000 { Duration::from_millis(ms) } else { Duration::from_secs(ms / 1_000) };
-                humantime::format_duration(time).to_string()
-            },
-        );
-        let cause = match (&self.cause, self.leads) {
-            (Some(cause), _) => match self.reason.as_deref().filter(|reason| !reason.is_empty()) {
-                Some(reason) => format!("{cause}: {reason}"),
-                None => cause.clone(),
-            },
-            (None, true) => "leads now".to_owned(),
-            (None, false) => "no end is recorded, and no worker has led since".to_owned(),
-        };
-        [
-            self.term.to_string().into(),
-            (&self.holder).into(),
-            (&self.began).into(),
-            ended.into(),
-            lasted.into(),
-            cause.into(),
-        ]
-    }
+fn row(term: &TermView) -> [Cell; 6] {
+    let none = || "-".to_owned();
+    let short = |time: Duration| {
+        let seconds = Duration::from_secs(time.as_secs());
+        let time =
+            if time < PRECISE { Duration::from_millis(time.subsec_millis().into()) } else { Duration::ZERO };
+        humantime::format_duration(seconds + time).to_string()
+    };
+    let cause = match (&term.cause, term.leads) {
+        (Some(cause), _) => match term.reason.as_deref().filter(|reason| !reason.is_empty()) {
+            Some(reason) => format!("{cause}: {reason}"),
+            None => cause.to_string(),
+        },
+        (None, true) => "leads now".to_owned(),
+        (None, false) => "no end is recorded, and no worker has led since".to_owned(),
+    };
+    [
+        term.term.to_string().into(),
+        (&term.holder).into(),
+        rfc3339(term.began).into(),
+        term.ended.map_or_else(none, rfc3339).into(),
+        term.lasted.map_or_else(none, short).into(),
+        cause.into(),
+    ]
 }

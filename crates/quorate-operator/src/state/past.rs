@@ -1,11 +1,7 @@
 //! The past of a group: its terms, the requests to its jobs, and the operations without a leader.
 
-use crate::view::{AuditEntry, text};
-use quorate::{
-    election::{Observer, PastTerm},
-    quorum::Quorum,
-    scheduler::Jobs,
-};
+use crate::view::{AuditEntry, TermView, text};
+use quorate::{election::Observer, quorum::Quorum, scheduler::Jobs};
 
 /// The number of terms that are shown.
 const TERMS: usize = 50;
@@ -16,7 +12,7 @@ const CHANGES: usize = 50;
 #[derive(Clone, Debug, Default)]
 pub struct LeadershipPast {
     /// The terms.
-    pub terms: Vec<PastTerm>,
+    pub terms: Vec<TermView>,
     /// What operators have changed.
     pub changes: Vec<AuditEntry>,
 }
@@ -29,7 +25,9 @@ impl LeadershipPast {
         jobs: Option<&Jobs>,
         group: &str,
     ) -> Result<Self, String> {
-        let terms = observer.history(TERMS).await.map_err(|error| text(&error.to_string()))?;
+        let terms = TermView::newest(observer, TERMS, quorum.wall())
+            .await
+            .map_err(|error| text(&error.to_string()))?;
         let changes = AuditEntry::newest(quorum, jobs, Some(group), CHANGES).await;
         Ok(Self { terms, changes: changes.map_err(|error| text(&error.to_string()))? })
     }

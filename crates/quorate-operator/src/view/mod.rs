@@ -9,6 +9,7 @@ mod pause;
 mod run;
 mod serial;
 mod shards;
+mod term;
 mod worker;
 
 pub use audit::{AuditEntry, AuditError};
@@ -19,9 +20,11 @@ pub use pause::Pause;
 use quorate::plain::plain;
 pub use run::{ActiveRun, RunEnd};
 pub use serial::{
-    MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeName, MaybeRfc3339, Millis, Name, Rfc3339, Text,
+    MaybeCause, MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeName, MaybeRfc3339, Millis, Name, Rfc3339,
+    Text,
 };
 pub use shards::{ShardSetView, ShardView, ShardWorkerView};
+pub use term::TermView;
 pub use worker::WorkerView;
 
 /// The longest name that is shown, in bytes.

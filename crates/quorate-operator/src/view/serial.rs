@@ -1,7 +1,7 @@
 //! The forms of values in JSON.
 
 use crate::time::rfc3339;
-use quorate::{env::WallTime, plain::plain};
+use quorate::{election::TermEndCause, env::WallTime, plain::plain};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 use std::{borrow::Cow, fmt::Display, sync::Arc, time::Duration};
@@ -33,6 +33,9 @@ pub struct Name;
 /// A name that may be missing.
 #[derive(Debug)]
 pub struct MaybeName;
+/// The cause of the end of a term, if it has ended.
+#[derive(Debug)]
+pub struct MaybeCause;
 /// A value that is shown as its text.
 #[derive(Debug)]
 pub struct Text;
@@ -75,6 +78,7 @@ form!(MaybeFineMillis of Option<f64>, (time: Option<Duration>) => {
 });
 form!(Name of String, (name: str) => plain(name, NAME_MAX));
 form!(MaybeName of Option<String>, (name: Option<Arc<str>>) => name.as_ref().map(|name| plain(name, NAME_MAX)));
+form!(MaybeCause of Option<String>, (cause: Option<TermEndCause>) => cause.map(|cause| cause.to_string()));
 form!(Text of String, (value: dyn Display) => value.to_string());
 
 fn whole(number: u128) -> u64 {

@@ -4,10 +4,9 @@ use super::{
 };
 use crate::time::span;
 use maud::{Markup, html};
-use quorate::election::{PastTerm, TermEndCause};
+use quorate::election::TermEndCause;
 use quorate_operator::state::{Leadership, LeadershipPast, Level, Snapshot, Verdict, shell, voting};
-use quorate_operator::view::AuditEntry;
-use quorate_operator::view::{name, text};
+use quorate_operator::view::{AuditEntry, TermView, name, text};
 
 /// Returns the page that answers who leads, and who changed what.
 pub(super) fn leadership(
@@ -82,42 +81,31 @@ fn terms(past: &LeadershipPast, state: &Snapshot, context: &Context<'_>) -> Mark
             @if past.terms.is_empty() {
                 p.soft { "No term is recorded." }
             } @else {
-                (time_line::time_line(&past.terms, present(state), context))
+                (time_line::time_line(&past.terms, context))
                 table.stack role="table" {
                     caption.vh { "The terms of the group, newest first" }
                     thead role="rowgroup" { tr role="row" {
                         @for head in ["Began", "Leader", "Lasted", "Ended because"] { th scope="col" role="columnheader" { (head) } }
                     } }
-                    tbody role="rowgroup" { @for term in &past.terms { (term_row(term, state, context)) } }
+                    tbody role="rowgroup" { @for term in &past.terms { (term_row(term, context)) } }
                 }
             }
         }
     }
 }
 
-/// Returns the number of the term that continues.
-fn present(state: &Snapshot) -> Option<u64> {
-    match &state.leadership {
-        Leadership::Leader { term, .. } => *term,
-        _ => None,
-    }
-}
-
-fn term_row(term: &PastTerm, state: &Snapshot, context: &Context<'_>) -> Markup {
-    let number = term.term.get();
-    let leads = present(state) == Some(number);
-    let end = term.end.as_ref().filter(|_| !leads);
-    let until = end.map(|end| end.at).or(leads.then_some(context.now));
+fn term_row(term: &TermView, context: &Context<'_>) -> Markup {
+    let until = term.ended.or(term.leads.then_some(context.now));
     html! {
-        tr role="row" data-key={ "term-" (number) } {
-            th scope="row" role="rowheader" { (context.at(term.began)) span.sub.mono { "term " (number) } }
-            td.at role="cell" { (name(&term.holder)) }
+        tr role="row" data-key={ "term-" (term.term) } {
+            th scope="row" role="rowheader" { (context.at(term.began)) span.sub.mono { "term " (term.term) } }
+            td.at role="cell" { (term.holder) }
             td data-l="lasted" role="cell" { @match until { Some(at) => (span(term.began.until(at))), None => "–" } }
             td data-l="ended because" role="cell" {
-                @match (end, leads) {
-                    (Some(end), _) => {
-                        span.st.warn[is_trouble(end.cause)] { (end.cause.to_string()) }
-                        @if !end.reason.is_empty() { span.sub { (text(&end.reason)) } }
+                @match (term.cause, term.leads) {
+                    (Some(cause), _) => {
+                        span.st.warn[is_trouble(cause)] { (cause.to_string()) }
+                        @if let Some(reason) = term.reason.as_ref().filter(|reason| !reason.is_empty()) { span.sub { (reason) } }
                     },
                     (None, true) => "leads now",
                     (None, false) => span.soft { "no end is recorded, and no worker has led since" },

@@ -126,21 +126,22 @@ fn hostile_past() -> quorate_operator::state::LeadershipPast {
         result: HOSTILE.into(),
     };
     let changes = vec![quorate_operator::view::AuditEntry::of_operation(&operation)];
+    let term = quorate_operator::view::TermView::new(&term, None, NOW);
     quorate_operator::state::LeadershipPast { terms: vec![term], changes }
 }
 
 #[test]
 fn the_page_says_why_each_term_ended_and_what_operators_changed() {
     let mut past = hostile_past();
-    past.terms[0].end.as_mut().unwrap().cause = TermEndCause::LeaseLost;
-    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::LeadershipPast(Ok(past.clone()))));
-    assert!(page.contains("leads now") && !page.contains("lease-lost"), "the term 7 continues: {page}");
-    past.terms[0].term = FencingToken::new(6);
+    past.terms[0].cause = Some(TermEndCause::LeaseLost);
     let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::LeadershipPast(Ok(past.clone()))));
     assert!(page.contains("lease-lost") && page.contains("failed: "), "{page}");
-    past.terms[0].end = None;
-    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::LeadershipPast(Ok(past))));
+    (past.terms[0].ended, past.terms[0].cause) = (None, None);
+    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::LeadershipPast(Ok(past.clone()))));
     assert!(page.contains("no end is recorded"), "{page}");
+    past.terms[0].leads = true;
+    let page = shown(&View::Leadership, &testing::state(3), Some(&Detail::LeadershipPast(Ok(past))));
+    assert!(page.contains("leads now") && !page.contains("no end is recorded"), "{page}");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use super::{context::Context, parts};
 use crate::time::span;
 use maud::{Markup, html};
-use quorate::{election::PastTerm, env::WallTime};
-use quorate_operator::view::name;
+use quorate::env::WallTime;
+use quorate_operator::view::TermView;
 
 /// The number of terms that are drawn.
 const TERMS: usize = 12;
@@ -25,8 +25,8 @@ struct Window {
 
 /// The worker of a lane, with its terms, the newest first.
 struct Lane<'a> {
-    holder: String,
-    terms: Vec<&'a PastTerm>,
+    holder: &'a str,
+    terms: Vec<&'a TermView>,
 }
 
 impl Window {
@@ -41,25 +41,25 @@ impl Window {
     }
 }
 
-/// Draws the newest terms, which begin with the newest. The term `leads` continues.
-pub(super) fn time_line(terms: &[PastTerm], leads: Option<u64>, context: &Context<'_>) -> Markup {
+/// Draws the newest terms, which begin with the newest.
+pub(super) fn time_line(terms: &[TermView], context: &Context<'_>) -> Markup {
     let terms = &terms[..terms.len().min(TERMS)];
     let Some(oldest) = terms.last() else { return html! {} };
     let shortest = WallTime::from_micros(context.now.as_micros().saturating_sub(SHORTEST));
     let window = Window { from: oldest.began.min(shortest), to: context.now };
     let mut lanes: Vec<Lane<'_>> = Vec::new();
     for term in terms {
-        let holder = name(&term.holder);
+        let holder = &*term.holder;
         match lanes.iter().position(|lane| lane.holder == holder) {
             Some(at) => lanes[at].terms.push(term),
             None if lanes.len() < LANES => lanes.push(Lane { holder, terms: vec![term] }),
             None => {}
         }
     }
-    let gaps = gaps(terms, leads.is_none(), context.now);
+    let gaps = gaps(terms, context.now);
     html! {
         div.lanes {
-            @for lane in &lanes { (draw(lane, window, leads, context)) }
+            @for lane in &lanes { (draw(lane, window, context)) }
             @if !gaps.is_empty() { (vacant(&gaps, window, context)) }
             div.scale aria-hidden="true" {
                 @for number in 0..4 { span { (context.zone.short(window.quarter(number), context.now)) } }
@@ -70,41 +70,38 @@ pub(super) fn time_line(terms: &[PastTerm], leads: Option<u64>, context: &Contex
 }
 
 /// Returns the times without a leader, the newest first.
-fn gaps(terms: &[PastTerm], is_vacant: bool, now: WallTime) -> Vec<(WallTime, WallTime)> {
-    let ended = |term: &PastTerm| term.end.as_ref().map(|end| end.at);
-    let between = terms.windows(2).filter_map(|pair| Some((ended(pair.get(1)?)?, pair.first()?.began)));
-    let last = terms.first().filter(|_| is_vacant).and_then(ended).map(|end| (end, now));
+fn gaps(terms: &[TermView], now: WallTime) -> Vec<(WallTime, WallTime)> {
+    let between = terms.windows(2).filter_map(|pair| Some((pair.get(1)?.ended?, pair.first()?.began)));
+    let last = terms.first().and_then(|term| term.ended).map(|end| (end, now));
     last.into_iter().chain(between).filter(|(from, to)| from < to).collect()
 }
 
-fn draw(lane: &Lane<'_>, window: Window, leads: Option<u64>, context: &Context<'_>) -> Markup {
-    let is_present = |term: &PastTerm| Some(term.term.get()) == leads;
+fn draw(lane: &Lane<'_>, window: Window, context: &Context<'_>) -> Markup {
     let shown = |at| context.zone.short(at, context.now);
-    let describe = |term: &&PastTerm| match &term.end {
-        _ if is_present(term) => format!("leads since {}", shown(term.began)),
-        Some(end) => format!("led from {} to {}, {}", shown(term.began), shown(end.at), end.cause),
+    let describe = |term: &&TermView| match term.ended.zip(term.cause) {
+        _ if term.leads => format!("leads since {}", shown(term.began)),
+        Some((end, cause)) => format!("led from {} to {}, {cause}", shown(term.began), shown(end)),
         None => format!("led from {}, no end is recorded", shown(term.began)),
     };
     let told: Vec<String> = lane.terms.iter().map(describe).collect();
     html! {
-        span.lane { b { (lane.holder) } @if lane.terms.iter().any(|term| is_present(term)) { " " span.soft { "leads" } } }
+        span.lane { b { (lane.holder) } @if lane.terms.iter().any(|term| term.leads) { " " span.soft { "leads" } } }
         svg.wide height="22" role="img" aria-label={ (lane.holder) ": " (told.join("; ")) } {
             rect y="11" width="100%" height="1" class="f-line" {}
-            @for term in &lane.terms { (bar(term, window, is_present(term))) }
+            @for term in &lane.terms { (bar(term, window)) }
         }
     }
 }
 
-fn bar(term: &PastTerm, window: Window, is_present: bool) -> Markup {
-    let end = term.end.as_ref().filter(|_| !is_present);
-    let until = if is_present { window.to } else { end.map_or(term.began, |end| end.at) };
+fn bar(term: &TermView, window: Window) -> Markup {
+    let until = if term.leads { window.to } else { term.ended.unwrap_or(term.began) };
     let width = (window.place(until) - window.place(term.began)).max(WIDTH.0);
     let from = window.place(term.began).min(100.0 - width);
-    let class = if is_present { "f-ok" } else { "f-raise s-soft" };
+    let class = if term.leads { "f-ok" } else { "f-raise s-soft" };
     html! {
         rect x=(percent(from)) y="2" width=(percent(width)) height="18" class=(class) {}
-        @if let Some(end) = end.filter(|_| width >= WIDTH.1) {
-            svg x=(percent(from + width)) y="15.5" { text.c x="-6" text-anchor="end" { (end.cause.to_string()) } }
+        @if let Some(cause) = term.cause.filter(|_| width >= WIDTH.1) {
+            svg x=(percent(from + width)) y="15.5" { text.c x="-6" text-anchor="end" { (cause.to_string()) } }
         }
     }
 }
@@ -136,26 +133,28 @@ mod tests {
     use crate::time::Zone;
     use quorate::{
         FencingToken,
-        election::{TermEnd, TermEndCause},
+        election::{PastTerm, TermEnd, TermEndCause},
     };
     use quorate_operator::testing::{NOW, before};
     use std::time::Duration;
 
-    fn term(number: u64, holder: &str, began: u64, ended: Option<u64>) -> PastTerm {
+    /// Returns a term that has ended, or whose worker leads.
+    fn term(number: u64, holder: &str, began: u64, ended: Option<u64>) -> TermView {
         let end = |ago| TermEnd { at: before(ago), cause: TermEndCause::Resigned, reason: "".into() };
         let (term, began) = (FencingToken::new(number), before(began));
-        PastTerm { term, holder: holder.into(), began, priority: 0, end: ended.map(end) }
+        let past = PastTerm { term, holder: holder.into(), began, priority: 0, end: ended.map(end) };
+        TermView::new(&past, ended.is_none().then_some(term), NOW)
     }
 
-    fn shown(terms: &[PastTerm], leads: Option<u64>) -> String {
+    fn shown(terms: &[TermView]) -> String {
         let zone = Zone::utc();
-        time_line(terms, leads, &super::super::tests::context(&zone)).into_string()
+        time_line(terms, &super::super::tests::context(&zone)).into_string()
     }
 
     #[test]
     fn each_worker_has_a_lane_and_so_has_a_time_without_a_leader() {
         let terms = [term(3, "a", 100, None), term(2, "b", 500, Some(120)), term(1, "a", 1_000, Some(500))];
-        let line = shown(&terms, Some(3));
+        let line = shown(&terms);
         assert_eq!(line.matches("class=\"lane\"").count(), 2, "{line}");
         assert!(line.contains("a: leads since 02:11:00; led from 01:56:00 to 02:04:20, resigned"), "{line}");
         assert!(
@@ -166,12 +165,12 @@ mod tests {
             line.contains("No leader: 20 s at 02:10:40")
                 && line.contains("x=\"88.00%\" y=\"0\" width=\"2.00%\"")
         );
-        assert!(shown(&terms[..1], Some(3)).contains("width=\"100.00%\""));
-        let young = shown(&[term(3, "a", 15, None)], Some(3));
+        assert!(shown(&terms[..1]).contains("width=\"100.00%\""));
+        let young = shown(&[term(3, "a", 15, None)]);
         assert!(young.contains("x=\"75.00%\" y=\"2\" width=\"25.00%\""), "a minute is drawn: {young}");
         // The group has had no leader since the last term ended.
-        assert!(shown(&terms[1..], None).contains("No leader: 2 min at 02:10:40"));
-        assert_eq!(shown(&[], None), "");
+        assert!(shown(&terms[1..]).contains("No leader: 2 min at 02:10:40"));
+        assert_eq!(shown(&[]), "");
     }
 
     #[test]
@@ -182,7 +181,7 @@ mod tests {
         terms.reverse();
         // A clock that is ahead.
         terms[0].began = NOW + Duration::from_secs(30);
-        let line = shown(&terms, Some(40));
+        let line = shown(&terms);
         assert_eq!(line.matches("class=\"lane\"").count(), LANES);
         for part in line.split("<rect x=\"").skip(1) {
             let number = |text: &str| text.split('%').next().and_then(|text| text.parse::<f64>().ok());
