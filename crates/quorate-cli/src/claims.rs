@@ -14,13 +14,8 @@ use crate::{
     time::rfc3339,
 };
 use futures_util::{StreamExt, stream};
-use quorate::{
-    Claims,
-    admin::NamesQuery,
-    claim::{ClaimError, ClaimState, DeadLettered, Done},
-    plain::plain,
-    quorum::Quorum,
-};
+use quorate::{Claims, admin::NamesQuery, claim::ClaimError, plain::plain, quorum::Quorum};
+use quorate_operator::view::{MessageState, MessageView};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -35,32 +30,13 @@ const CONCURRENT_READS: usize = 64;
 #[schemars(rename = "Messages")]
 pub(crate) struct Page {
     set: String,
-    messages: Vec<Message>,
+    messages: Vec<MessageView>,
     /// The number of messages that were read.
     examined: usize,
     /// False if more messages are stored than `--limit` permits.
     complete: bool,
     /// The nodes that could not be asked, each with the reason.
     missing: Vec<String>,
-}
-
-/// The state of one message.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Message")]
-pub(crate) struct Message {
-    id: String,
-    /// `free`, `claimed`, `done` or `dead-lettered`.
-    state: &'static str,
-    /// The worker that holds the message.
-    holder: Option<String>,
-    /// The time for which the claim lasts if it is not extended.
-    remaining_ms: Option<u64>,
-    /// The number of attempts that have begun, if they are counted.
-    attempts: Option<u32>,
-    /// The time at which the message was completed or given up.
-    at: Option<String>,
-    /// The result of a message that is done, or the note of a dead letter.
-    result: Option<String>,
 }
 
 /// Runs one of the commands, and returns the exit status.
@@ -115,8 +91,8 @@ pub(crate) async fn all_json(
 
 async fn read_one(quorum: &Quorum, set: &str, id: &str) -> Result<(Page, u8), Failure> {
     let found = Claims::new(quorum, set).inspect(id).await.map_err(|error| failures::of_claims(&error))?;
-    let message = Message::new(id, &found);
-    let is_new = message.state == "free" && message.attempts == Some(0);
+    let message = MessageView::new(id, &found);
+    let is_new = message.state == MessageState::Free && message.attempts == Some(0);
     Ok((Page::new(set, vec![message], 1), if is_new { NOT_FOUND } else { 0 }))
 }
 
@@ -129,14 +105,15 @@ async fn read_all(
 ) -> Result<Page, Failure> {
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let (found, complete, missing) = read(quorum, config, set, most).await?;
-    let is_shown = |message: &Message| !only_dead || message.state == "dead-lettered";
-    let messages = found.iter().map(|(id, state)| Message::new(id, state)).filter(is_shown).collect();
+    let examined = found.len();
+    let is_shown = |message: &MessageView| !only_dead || message.state == MessageState::DeadLettered;
+    let messages = found.into_iter().filter(is_shown).collect();
     let missing = missing.iter().map(|node| plain(node, TEXT_MAX)).collect();
-    Ok(Page { complete, missing, ..Page::new(set, messages, found.len()) })
+    Ok(Page { complete, missing, ..Page::new(set, messages, examined) })
 }
 
-/// The states of messages, whether these are all messages of the set, and the nodes that could not be asked.
-type States = (Vec<(Arc<str>, ClaimState)>, bool, Vec<String>);
+/// Messages, whether these are all messages of the set, and the nodes that could not be asked.
+type States = (Vec<MessageView>, bool, Vec<String>);
 
 /// Reads at most `limit` messages of a set.
 pub(crate) async fn read(
@@ -151,7 +128,7 @@ pub(crate) async fn read(
     let claims = Claims::new(quorum, set);
     let reads = ids.into_iter().map(|id| {
         let claims = &claims;
-        async move { claims.inspect(&id).await.map(|state| (id, state)) }
+        async move { claims.inspect(&id).await.map(|state| MessageView::new(&id, &state)) }
     });
     let read: Vec<_> = stream::iter(reads).buffered(CONCURRENT_READS).collect().await;
     let read: Result<Vec<_>, ClaimError> = read.into_iter().collect();
@@ -159,7 +136,7 @@ pub(crate) async fn read(
 }
 
 impl Page {
-    fn new(set: &str, messages: Vec<Message>, examined: usize) -> Self {
+    fn new(set: &str, messages: Vec<MessageView>, examined: usize) -> Self {
         Self { set: plain(set, TEXT_MAX), messages, examined, complete: true, missing: Vec::new() }
     }
 
@@ -167,7 +144,7 @@ impl Page {
         let mut text = if self.messages.is_empty() {
             format!("{}: no such message, of {} that the nodes store\n", self.set, self.examined)
         } else {
-            let rows: Vec<[Cell; 6]> = self.messages.iter().map(Message::row).collect();
+            let rows: Vec<[Cell; 6]> = self.messages.iter().map(row).collect();
             table(["ID", "STATE", "HOLDER", "ATTEMPTS", "AT", "RESULT"], &rows)
         };
         if !self.complete {
@@ -183,54 +160,18 @@ impl Page {
     }
 }
 
-impl Message {
-    fn new(id: &str, state: &ClaimState) -> Self {
-        let free = Self {
-            id: plain(id, TEXT_MAX),
-            state: "free",
-            holder: None,
-            remaining_ms: None,
-            attempts: None,
-            at: None,
-            result: None,
-        };
-        match state {
-            ClaimState::Free { attempts, .. } => Self { attempts: Some(*attempts), ..free },
-            ClaimState::Claimed { by, remaining, attempts, .. } => Self {
-                state: "claimed",
-                holder: by.as_ref().map(|by| plain(by.worker(), TEXT_MAX)),
-                remaining_ms: remaining.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
-                attempts: Some(*attempts),
-                ..free
-            },
-            ClaimState::Done(Done { result, at, .. }) => {
-                let result = Some(plain(result, TEXT_MAX));
-                Self { state: "done", at: Some(rfc3339(*at)), result, ..free }
-            }
-            ClaimState::DeadLettered(DeadLettered { attempts, at, note }) => Self {
-                state: "dead-lettered",
-                attempts: Some(*attempts),
-                at: at.map(rfc3339),
-                result: Some(plain(note, TEXT_MAX)),
-                ..free
-            },
-            // `ClaimState` is non-exhaustive: the library may add states later.
-            _ => Self { state: "unknown", ..free },
-        }
-    }
-
-    fn row(&self) -> [Cell; 6] {
-        let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-        let left = self.remaining_ms.map(|ms| format!(" for another {:.1} s", ms as f64 / 1e3));
-        let holder = self.holder.as_ref().map(|holder| format!("{holder}{}", left.unwrap_or_default()));
-        let attempts = self.attempts.filter(|attempts| *attempts > 0).map(|attempts| attempts.to_string());
-        [
-            (&self.id).into(),
-            Cell::new(self.state, if self.state == "dead-lettered" { Tone::Trouble } else { Tone::Plain }),
-            shown(holder).into(),
-            shown(attempts).into(),
-            shown(self.at.clone()).into(),
-            shown(self.result.clone()).into(),
-        ]
-    }
+fn row(message: &MessageView) -> [Cell; 6] {
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let left = message.remaining.map(|left| format!(" for another {:.1} s", left.as_secs_f64()));
+    let holder = message.holder.as_ref().map(|holder| format!("{holder}{}", left.unwrap_or_default()));
+    let attempts = message.attempts.filter(|attempts| *attempts > 0).map(|attempts| attempts.to_string());
+    let is_dead = message.state == MessageState::DeadLettered;
+    [
+        plain(&message.id, TEXT_MAX).into(),
+        Cell::new(message.state.as_str(), if is_dead { Tone::Trouble } else { Tone::Plain }),
+        shown(holder).into(),
+        shown(attempts).into(),
+        shown(message.at.map(rfc3339)).into(),
+        shown(message.result.clone()).into(),
+    ]
 }

@@ -63,8 +63,10 @@ pub use access::{Access, Viewer};
 pub use page::Page;
 #[doc(no_inline)]
 pub use quorate_operator::state::{
-    Examination, Finding, Message, Messages, NodeFacts, NodeSource, Severity, SourceFuture,
+    Examination, Finding, Messages, NodeFacts, NodeSource, Severity, SourceFuture,
 };
+#[doc(no_inline)]
+pub use quorate_operator::view::{MessageState, MessageView};
 pub use visit::is_same_origin;
 
 use actions::act;

@@ -5,7 +5,7 @@ use crate::{claims, config::Config, connect, doctor, exit::Failure, leases::Leas
 use axum::{Router, middleware};
 use quorate::{internals::Marker, quorum::Quorum};
 use quorate_operator::view::ClientLease;
-use quorate_web::{Examination, Message, Messages, NodeFacts, NodeSource, Page, SourceFuture};
+use quorate_web::{Examination, Messages, NodeFacts, NodeSource, Page, SourceFuture};
 use std::{fmt, sync::Arc};
 
 /// Returns the paths of the page, behind a guard of their own.
@@ -51,7 +51,6 @@ impl NodeSource for Facts {
         Box::pin(async move {
             let found = claims::read(&self.quorum, &self.config, set, limit).await;
             let (list, complete, missing) = found.map_err(|failure| failure.to_string())?;
-            let list = list.into_iter().map(|(id, state)| Message { id, state }).collect();
             Ok(Messages { list, complete, missing })
         })
     }

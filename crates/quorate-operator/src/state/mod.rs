@@ -11,5 +11,5 @@ mod verdict;
 pub use past::LeadershipPast;
 pub use reader::{Key, Reader, Round, Watched};
 pub use snapshot::{Detail, JobDetail, JobsView, Leadership, Missing, STRIP, SeenNode, Snapshot, cron_words};
-pub use source::{Examination, Finding, Message, Messages, NodeFacts, NodeSource, Severity, SourceFuture};
+pub use source::{Examination, Finding, Messages, NodeFacts, NodeSource, Severity, SourceFuture};
 pub use verdict::{Level, Problem, ProblemIcon, Target, Verdict, judge, shell, voting};

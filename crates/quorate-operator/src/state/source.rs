@@ -1,6 +1,6 @@
 //! Facts that the quorum itself does not have: those of each node, and the messages of a set.
 
-use crate::view::ClientLease;
+use crate::view::{ClientLease, MessageView};
 use quorate::env::WallTime;
 use serde::Serialize;
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
@@ -90,18 +90,9 @@ pub struct Finding {
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     /// The messages.
-    pub list: Vec<Message>,
+    pub list: Vec<MessageView>,
     /// False if more messages are stored than the limit permits.
     pub complete: bool,
     /// The nodes that could not be asked, each with the reason.
     pub missing: Vec<String>,
-}
-
-/// A message of a set of claims.
-#[derive(Clone, Debug)]
-pub struct Message {
-    /// The id.
-    pub id: Arc<str>,
-    /// The state.
-    pub state: quorate::claim::ClaimState,
 }

@@ -4,6 +4,7 @@
 mod audit;
 mod job;
 mod lease;
+mod message;
 mod node;
 mod pause;
 mod run;
@@ -15,13 +16,14 @@ mod worker;
 pub use audit::{AuditEntry, AuditError};
 pub use job::{JobState, JobView, Unsent};
 pub use lease::ClientLease;
+pub use message::{MessageState, MessageView};
 pub use node::{NodeView, Vote, without_name};
 pub use pause::Pause;
 use quorate::plain::plain;
 pub use run::{ActiveRun, RunEnd};
 pub use serial::{
-    MaybeCause, MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeName, MaybeRfc3339, Millis, Name, Rfc3339,
-    Text,
+    Line, MaybeCause, MaybeFineMillis, MaybeMicros, MaybeMillis, MaybeName, MaybeRfc3339, Millis, Name,
+    Rfc3339, Text,
 };
 pub use shards::{ShardSetView, ShardView, ShardWorkerView};
 pub use term::TermView;

@@ -1,5 +1,6 @@
 //! The forms of values in JSON.
 
+use super::text;
 use crate::time::rfc3339;
 use quorate::{election::TermEndCause, env::WallTime, plain::plain};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -30,6 +31,9 @@ pub struct MaybeFineMillis;
 /// A name that the nodes store. JSON has it without control characters.
 #[derive(Debug)]
 pub struct Name;
+/// A line that the nodes store. JSON has it without control characters.
+#[derive(Debug)]
+pub struct Line;
 /// A name that may be missing.
 #[derive(Debug)]
 pub struct MaybeName;
@@ -77,6 +81,7 @@ form!(MaybeFineMillis of Option<f64>, (time: Option<Duration>) => {
     time.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3)
 });
 form!(Name of String, (name: str) => plain(name, NAME_MAX));
+form!(Line of String, (line: str) => text(line));
 form!(MaybeName of Option<String>, (name: Option<Arc<str>>) => name.as_ref().map(|name| plain(name, NAME_MAX)));
 form!(MaybeCause of Option<String>, (cause: Option<TermEndCause>) => cause.map(|cause| cause.to_string()));
 form!(Text of String, (value: dyn Display) => value.to_string());

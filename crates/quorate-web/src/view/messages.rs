@@ -5,9 +5,8 @@ use super::{
 };
 use crate::time::span;
 use maud::{Markup, html};
-use quorate::claim::ClaimState;
-use quorate_operator::state::{Level, Message, Messages, Snapshot, Verdict, shell};
-use quorate_operator::view::{name, text};
+use quorate_operator::state::{Level, Messages, Snapshot, Verdict, shell};
+use quorate_operator::view::{MessageState, MessageView, name, text};
 
 /// The number of rows of each table.
 const ROWS: usize = 100;
@@ -50,18 +49,21 @@ pub(super) fn messages(
     (title, body)
 }
 
-fn dead(list: &Messages) -> impl Iterator<Item = &Message> {
-    list.list.iter().filter(|message| matches!(message.state, ClaimState::DeadLettered(_)))
+fn of(list: &Messages, state: MessageState) -> impl Iterator<Item = &MessageView> {
+    list.list.iter().filter(move |message| message.state == state)
+}
+
+fn dead(list: &Messages) -> impl Iterator<Item = &MessageView> {
+    of(list, MessageState::DeadLettered)
 }
 
 fn tables(set: &str, list: &Messages, context: &Context<'_>) -> Markup {
-    let of = |wanted: fn(&ClaimState) -> bool| list.list.iter().filter(move |message| wanted(&message.state));
-    let claimed = |state: &ClaimState| matches!(state, ClaimState::Claimed { .. });
-    let done = of(|state| matches!(state, ClaimState::Done(_))).count();
-    let free = of(|state| matches!(state, ClaimState::Free { .. })).count();
+    let count = |state| of(list, state).count();
+    let (claimed, done, free) =
+        (count(MessageState::Claimed), count(MessageState::Done), count(MessageState::Free));
     html! {
         p.small.soft {
-            (done) " done, " (of(claimed).count()) " in progress, " (dead(list).count()) " dead letters, " (free) " waiting for a next attempt. "
+            (done) " done, " (claimed) " in progress, " (dead(list).count()) " dead letters, " (free) " waiting for a next attempt. "
             @if !list.complete { "The nodes store more messages than are read here (" (list.list.len()) "). " }
             @for node in &list.missing { "Not asked: " (text(node)) ". " }
         }
@@ -71,9 +73,9 @@ fn tables(set: &str, list: &Messages, context: &Context<'_>) -> Markup {
             @if dead(list).next().is_none() { p.soft { "None." } } @else { (dead_letters(set, list, context)) }
         }
         section aria-labelledby="ip" {
-            div.head { h2 id="ip" { "In progress " span.soft { (of(claimed).count()) } }
+            div.head { h2 id="ip" { "In progress " span.soft { (claimed) } }
                 (command(&format!("quorate claims show {}", shell(&name(set))))) }
-            @if of(claimed).next().is_none() { p.soft { "None." } } @else { (in_progress(list)) }
+            @if claimed == 0 { p.soft { "None." } } @else { (in_progress(list)) }
         }
         section aria-labelledby="done" {
             h2 id="done" { "Done " span.soft { (done) } }
@@ -93,16 +95,14 @@ fn dead_letters(set: &str, list: &Messages, context: &Context<'_>) -> Markup {
             (head(&["Message", "Given up", "Attempts", "Note of the hook", "Action"]))
             tbody role="rowgroup" {
                 @for message in dead(list).take(ROWS) {
-                    @if let ClaimState::DeadLettered(letter) = &message.state {
-                        tr role="row" data-key=(super::context::row_key(&message.id)) {
-                            th scope="row" role="rowheader" { (name(&message.id)) }
-                            td.at role="cell" { @match letter.at { Some(at) => (context.ago(at)), None => "–" } }
-                            td data-l="attempts" role="cell" { (letter.attempts) }
-                            td role="cell" { (text(&letter.note)) }
-                            td role="cell" {
-                                @if context.operate { (forms::reset(set, &message.id, context)) }
-                                @else { (command(&format!("quorate claims reset {} {}", shell(&name(set)), shell(&name(&message.id))))) }
-                            }
+                    tr role="row" data-key=(super::context::row_key(&message.id)) {
+                        th scope="row" role="rowheader" { (name(&message.id)) }
+                        td.at role="cell" { @match message.at { Some(at) => (context.ago(at)), None => "–" } }
+                        td data-l="attempts" role="cell" { (message.attempts.unwrap_or_default()) }
+                        td role="cell" { (message.result.as_deref().unwrap_or_default()) }
+                        td role="cell" {
+                            @if context.operate { (forms::reset(set, &message.id, context)) }
+                            @else { (command(&format!("quorate claims reset {} {}", shell(&name(set)), shell(&name(&message.id))))) }
                         }
                     }
                 }
@@ -124,14 +124,12 @@ fn in_progress(list: &Messages) -> Markup {
             caption.vh { "Messages that a worker has claimed and not completed" }
             (head(&["Message", "Worker", "Attempts begun", "Claim left"]))
             tbody role="rowgroup" {
-                @for message in list.list.iter().filter(|message| matches!(message.state, ClaimState::Claimed { .. })).take(ROWS) {
-                    @if let ClaimState::Claimed { by, remaining, attempts, .. } = &message.state {
-                        tr role="row" data-key=(super::context::row_key(&message.id)) {
-                            th scope="row" role="rowheader" { (name(&message.id)) }
-                            td.at role="cell" { @match by { Some(owner) => (name(owner.worker())), None => "not known" } }
-                            td data-l="attempts" role="cell" { (attempts) }
-                            td data-l="left" role="cell" { @match remaining { Some(left) => (span(*left)), None => "–" } }
-                        }
+                @for message in of(list, MessageState::Claimed).take(ROWS) {
+                    tr role="row" data-key=(super::context::row_key(&message.id)) {
+                        th scope="row" role="rowheader" { (name(&message.id)) }
+                        td.at role="cell" { (message.holder.as_deref().unwrap_or("not known")) }
+                        td data-l="attempts" role="cell" { (message.attempts.unwrap_or_default()) }
+                        td data-l="left" role="cell" { @match message.remaining { Some(left) => (span(left)), None => "–" } }
                     }
                 }
             }
@@ -140,25 +138,18 @@ fn in_progress(list: &Messages) -> Markup {
 }
 
 fn finished(list: &Messages, context: &Context<'_>) -> Markup {
-    let mut done: Vec<(&Message, &quorate::claim::Done)> = list
-        .list
-        .iter()
-        .filter_map(|message| match &message.state {
-            ClaimState::Done(done) => Some((message, done)),
-            _ => None,
-        })
-        .collect();
-    done.sort_by_key(|(_, done)| std::cmp::Reverse(done.at));
+    let mut done: Vec<&MessageView> = of(list, MessageState::Done).collect();
+    done.sort_by_key(|message| std::cmp::Reverse(message.at));
     html! {
         table.stack role="table" {
             caption { "The newest " (done.len().min(ROWS)) " of " (done.len()) " that were read." }
             (head(&["Message", "Done", "Result"]))
             tbody role="rowgroup" {
-                @for (message, done) in done.iter().take(ROWS) {
+                @for message in done.iter().take(ROWS) {
                     tr role="row" data-key=(super::context::row_key(&message.id)) {
                         th scope="row" role="rowheader" { (name(&message.id)) }
-                        td.at role="cell" { (context.ago(done.at)) }
-                        td role="cell" { (text(&done.result)) }
+                        td.at role="cell" { @match message.at { Some(at) => (context.ago(at)), None => "–" } }
+                        td role="cell" { (message.result.as_deref().unwrap_or_default()) }
                     }
                 }
             }

@@ -82,10 +82,9 @@ fn hostile_text_is_text_on_every_page() {
         why: None,
     };
     let detail = Detail::Job(Ok(Box::new(detail)));
-    let message = crate::Message {
-        id: quorate_operator::view::name(HOSTILE).into(),
-        state: quorate::claim::ClaimState::Claimed { by: None, remaining: None, attempts: 1, payload: None },
-    };
+    let claimed =
+        quorate::claim::ClaimState::Claimed { by: None, remaining: None, attempts: 1, payload: None };
+    let message = quorate_operator::view::MessageView::new(HOSTILE, &claimed);
     let messages = crate::Messages { list: vec![message], complete: true, missing: vec![HOSTILE.to_owned()] };
     for (view, detail) in [
         (View::Overview, None),
