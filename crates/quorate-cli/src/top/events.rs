@@ -1,9 +1,11 @@
 //! The events of the live view: the differences between what the nodes reported before and now.
 
-use super::news::Leader;
 use crate::{jobs::tone, status::NodeLine, terminal::Tone};
 use quorate::env::WallTime;
-use quorate_operator::view::{JobView, RunEnd};
+use quorate_operator::{
+    state::Leadership,
+    view::{JobView, RunEnd},
+};
 use std::collections::BTreeMap;
 
 /// An event.
@@ -30,16 +32,19 @@ pub(super) fn of_nodes(before: &[NodeLine], after: &[NodeLine]) -> Vec<(String, 
 }
 
 /// Describes the change of the leader.
-pub(super) fn of_leader(before: Option<&Leader>, after: Option<&Leader>) -> Option<(String, Tone)> {
-    let key = |leader: Option<&Leader>| leader.map(|leader| (leader.worker.clone(), leader.term));
+pub(super) fn of_leader(before: &Leadership, after: &Leadership) -> Option<(String, Tone)> {
+    fn key(leadership: &Leadership) -> Option<(&str, Option<u64>)> {
+        match leadership {
+            Leadership::Leader { worker, term, .. } => Some((worker, *term)),
+            Leadership::Vacant { .. } | Leadership::Unknown => None,
+        }
+    }
     if key(before) == key(after) {
         return None;
     }
-    Some(match after {
-        Some(Leader { worker, term: Some(term), .. }) => {
-            (format!("{worker} leads (term {term})"), Tone::Plain)
-        }
-        Some(Leader { worker, .. }) => (format!("{worker} leads"), Tone::Plain),
+    Some(match key(after) {
+        Some((worker, Some(term))) => (format!("{worker} leads (term {term})"), Tone::Plain),
+        Some((worker, None)) => (format!("{worker} leads"), Tone::Plain),
         None => ("no worker leads".to_owned(), Tone::Trouble),
     })
 }

@@ -10,7 +10,7 @@ use super::{
     view::{Palette, View, first_line},
 };
 use crate::terminal::Tone;
-use quorate_operator::state::{Level, Problem, Target};
+use quorate_operator::state::{Leadership, Level, Problem, Target};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -119,28 +119,28 @@ fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {
             error.map_or("leader: asking the nodes".to_owned(), |error| format!("leader: {error}")),
         );
     };
-    let known = match &leader.value {
-        None => "NO LEADER".to_owned(),
-        Some(known) => {
-            let term = known.term.map_or_else(String::new, |term| format!(" (term {term})"));
-            let left = known.remaining.map(|left| left.saturating_sub(leader.age(now)));
+    let (worker, known) = match &leader.value {
+        Leadership::Leader { worker, term, remaining, .. } => {
+            let term = term.map_or_else(String::new, |term| format!(" (term {term})"));
+            let left = remaining.map(|left| left.saturating_sub(leader.age(now)));
             let left = left.map_or_else(String::new, |left| {
                 format!(", lease ends in {:.1} s if not extended", left.as_secs_f64())
             });
-            format!("leader {}{term}{left}", known.worker)
+            (Some(&**worker), format!("leader {worker}{term}{left}"))
         }
+        Leadership::Vacant { .. } | Leadership::Unknown => (None, "NO LEADER".to_owned()),
     };
     if error.is_some() || state.is_stale(leader, now) {
-        let worker = leader.value.as_ref().map_or("no worker", |known| &known.worker);
+        let worker = worker.unwrap_or("no worker");
         let error = error.map_or_else(String::new, |error| format!(": {error}"));
         let text =
             format!("leader NOT UPDATED since {} (then {worker}){error}", time_of_day(leader.read.wall));
         return Line::styled(text, palette.of(Tone::Trouble));
     }
-    match leader.value.as_ref().map(|leader| &leader.waiting) {
-        None => Line::styled(known, palette.of(Tone::Trouble)),
-        Some(Some(why)) => Line::styled(format!("{known}; {why}"), palette.of(Tone::Trouble)),
-        Some(None) => Line::styled(known, palette.of(Tone::Plain)),
+    match (worker, &state.waiting) {
+        (None, _) => Line::styled(known, palette.of(Tone::Trouble)),
+        (Some(_), Some(why)) => Line::styled(format!("{known}; {why}"), palette.of(Tone::Trouble)),
+        (Some(_), None) => Line::styled(known, palette.of(Tone::Plain)),
     }
 }
 

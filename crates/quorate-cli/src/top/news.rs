@@ -16,17 +16,6 @@ pub(super) enum News {
     Answer(Result<String, String>),
 }
 
-/// The leader of the group.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Leader {
-    pub(super) worker: String,
-    pub(super) term: Option<u64>,
-    /// The time for which the lease lasts if it is not extended.
-    pub(super) remaining: Option<Duration>,
-    /// The reason why the leader cannot use the records of the jobs, if too few copies of them are complete.
-    pub(super) waiting: Option<String>,
-}
-
 /// A point in time, by both clocks of this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {

@@ -3,7 +3,7 @@
 
 use super::{
     events::{self, Event},
-    news::{Dated, Leader, Moment, News},
+    news::{Dated, Moment, News},
     order::{Order, rows},
     question::{Answer, Question, edit},
     sidecar::LeaseLine,
@@ -43,7 +43,10 @@ const PAGE: usize = 10;
 pub(super) struct State {
     pub(super) group: String,
     pub(super) nodes: Option<Dated<Vec<NodeLine>>>,
-    pub(super) leader: Option<Dated<Option<Leader>>>,
+    /// The leadership, as far as it was last known.
+    pub(super) leader: Option<Dated<Leadership>>,
+    /// The reason why the leader cannot use the records of the jobs, if too few copies of them are complete.
+    pub(super) waiting: Option<String>,
     /// The reason why the leader was last not read.
     pub(super) leader_error: Option<String>,
     pub(super) jobs: Option<Dated<Arc<JobsView>>>,
@@ -141,6 +144,7 @@ impl State {
             group: group.to_owned(),
             nodes: None,
             leader: None,
+            waiting: None,
             leader_error: None,
             jobs: None,
             jobs_error: None,
@@ -230,22 +234,15 @@ impl State {
 
     fn learn_leader(&mut self, state: &Snapshot, now: Moment) {
         self.leader_error.clone_from(&state.unread_leader);
-        let waiting = || state.copies().and_then(LedgerCopies::waiting).map(|waiting| text(&waiting.why));
-        let leader = match &state.leadership {
-            Leadership::Unknown => return,
-            Leadership::Vacant { .. } => None,
-            Leadership::Leader { worker, term, remaining, .. } => Some(Leader {
-                worker: worker.clone(),
-                term: *term,
-                remaining: *remaining,
-                waiting: waiting(),
-            }),
-        };
+        self.waiting = state.copies().and_then(LedgerCopies::waiting).map(|waiting| text(&waiting.why));
+        if state.leadership == Leadership::Unknown {
+            return;
+        }
         if let Some(before) = &self.leader {
-            let change = events::of_leader(before.value.as_ref(), leader.as_ref());
+            let change = events::of_leader(&before.value, &state.leadership);
             self.record(change, now);
         }
-        self.leader = Some(Dated { value: leader, read: now });
+        self.leader = Some(Dated { value: state.leadership.clone(), read: now });
     }
 
     fn learn_jobs(&mut self, jobs: Arc<JobsView>, now: Moment) {
