@@ -1,5 +1,6 @@
 //! The views and the actions of an operator, which the commands of `quorate`, its HTTP API, its live view
-//! and the pages of `quorate-web` share. A fact that is added to a view appears in all of them.
+//! and the pages of `quorate-web` share. A fact that is added to a view appears in all of them. The live view and the pages
+//! also share the [reader](state::Reader) of a group's state, and the [verdict](state::judge) on it.
 //!
 //! # What is not guaranteed
 //!
