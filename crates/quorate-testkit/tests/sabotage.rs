@@ -154,7 +154,7 @@ const CASES: &[Case] = &[
     Case::worker("queued by arrival", &[Sabotage::QueuedByArrival], "fair", 100).from(40),
     Case::worker("one slot tried in a pass", &[Sabotage::OneSlotTried], "slots", 100).from(11),
     Case::node("a slot granted that is held", NodeFault::Generous, "slots", 100),
-    Case::worker("shards changed without a sweep", &[Sabotage::ShardsNotSwept], "shards", 400).from(355),
+    Case::worker("shards changed without a sweep", &[Sabotage::ShardsNotSwept], "shards", 400).from(160),
     Case::worker("extended after its transfer", &[Sabotage::ExtendedAfterTransfer], "transfers", 100),
     Case::node("a reservation that is not kept", NodeFault::Unreserving, "reservations", 100),
     // --- attempts and dead letters ---

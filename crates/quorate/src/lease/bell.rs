@@ -11,8 +11,9 @@ use std::{sync::Arc, time::Duration};
 
 /// The longest time between two looks, if the nodes report releases.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The lifetime of the lock, if a worker dies while it rings: the shortest one, and how many timeouts of a node it must last.
-const TTL: (Duration, u32) = (Duration::from_secs(2), 3);
+/// The lifetime of the lock, if a worker dies while it rings: the shortest one, and the number of timeouts of a node that it must
+/// last.
+const TTL: (Duration, u32) = (Duration::from_secs(2), 5);
 /// The number of attempts at the lock if the votes are split.
 const RINGS_MAX: u32 = 8;
 /// The longest pause between two such attempts.
@@ -30,7 +31,7 @@ pub(crate) struct Bell {
 impl Bell {
     pub(crate) fn new(inner: &Arc<QuorumInner>, resource: Resource) -> Self {
         let config = inner.config();
-        let ttl = (TTL.0 + config.node_timeout * TTL.1).min(config.max_ttl);
+        let ttl = TTL.0.max(config.node_timeout * TTL.1).min(config.max_ttl);
         Self { inner: Arc::clone(inner), resource, ttl, rung: Shown::default() }
     }
 
