@@ -69,7 +69,7 @@ fn start(cluster: &Cluster, name: &str, owners: &Owners) {
                     Ok::<(), LeaseLost>(())
                 }
             };
-            let shards = Shards::new(&process.quorum(), "orders", COUNT);
+            let shards = Shards::new(process.quorum(), "orders", COUNT);
             shards.run(work).until(process.stopped()).await.map_err(|error| error.to_string())
         }
     });
