@@ -59,12 +59,12 @@ pub(crate) struct ResourceLine {
     /// True if only a minority of the nodes stores a holder.
     #[serde(skip)]
     contended: bool,
-    pub(crate) holder: Option<String>,
+    holder: Option<String>,
     owner: Option<String>,
     /// The successor for which a transfer has reserved the lease.
-    pub(crate) reserved_for: Option<String>,
-    pub(crate) remaining_ms: Option<u64>,
-    pub(crate) fencing_token: Option<u64>,
+    reserved_for: Option<String>,
+    remaining_ms: Option<u64>,
+    fencing_token: Option<u64>,
     done: Option<String>,
     /// The freeze of the group's jobs, if the resource is the leadership of a frozen group.
     frozen: Option<String>,
@@ -72,8 +72,8 @@ pub(crate) struct ResourceLine {
     /// such records.
     copies: Option<Vec<CopyLine>>,
     #[serde(skip)]
-    pub(crate) ledger: Option<LedgerCopies>,
-    pub(crate) error: Option<String>,
+    ledger: Option<LedgerCopies>,
+    error: Option<String>,
     /// The memory that the nodes have of the leadership, one text for each node that remembers a term. Only without a quorum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(skip)]
@@ -137,7 +137,7 @@ fn resources(names: &[String], config: &Config) -> Result<Vec<Resource>, Failure
 }
 
 /// Asks the nodes for the holder of the resource.
-pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
+async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     let mut line = ResourceLine {
         resource: resource.name().into_owned(),
         held: None,

@@ -10,10 +10,7 @@ use super::{
 };
 use crate::{status::NodeLine, terminal::Tone};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use quorate::{
-    env::WallTime,
-    ledger::{CopyState, LedgerCopies},
-};
+use quorate::{env::WallTime, ledger::LedgerCopies};
 use quorate_operator::{
     Action, Verb,
     state::{
@@ -217,14 +214,10 @@ impl State {
     }
 
     fn learn_nodes(&mut self, state: &Snapshot, now: Moment) {
-        let line = |(at, seen): (usize, &SeenNode)| {
-            let copies = match state.copy(at) {
-                Some(copy @ CopyState::Incomplete(_)) => vec![format!("copy of {}: {copy}", state.group)],
-                _ => Vec::new(),
-            };
-            NodeLine { node: seen.node.clone(), copies }
-        };
-        let nodes: Vec<NodeLine> = state.nodes.iter().enumerate().map(line).collect();
+        let line = |seen: &SeenNode| NodeLine { node: seen.node.clone(), copies: Vec::new() };
+        let mut nodes: Vec<NodeLine> = state.nodes.iter().map(line).collect();
+        let copies = state.copies().map_or(&[][..], LedgerCopies::nodes);
+        nodes.iter_mut().zip(copies).for_each(|(node, copy)| node.note_copy(&state.group, copy));
         if let Some(before) = &self.nodes {
             let changes = events::of_nodes(&before.value, &nodes);
             self.record(changes, now);

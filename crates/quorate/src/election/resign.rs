@@ -68,7 +68,7 @@ impl Observer {
     /// Asks the leader to resign, and waits up to `wait` until it has resigned. If `term` is given, the
     /// request is made only if `term` is the leader's present term.
     ///
-    /// The nodes report such a request to the leader at once. Reports may be lost, so the leader also looks every 5 s, or every
+    /// The nodes report such a request to the leader at once. Reports may be lost, so the leader also looks every 5 s (every TTL if that is shorter), or every
     /// fifth of its TTL (100 ms to 2 s) while the nodes have reported nothing to it: a shorter `wait` may miss the leader. When it finds one, it asks its work to stop within the grace period, and then
     /// releases its lease.
     ///
