@@ -90,6 +90,9 @@ venv() {
 # faster.
 THREADS=$((3 * $(getconf _NPROCESSORS_ONLN)))
 
+# For the same reason, this many of the test programs run at a time.
+LANES=2
+
 # heeding COMMAND…: runs the command with the default actions for HUP, INT and QUIT. A shell's background job and
 # nohup ignore some of these signals, and all processes that the tests start would inherit that.
 heeding() {
@@ -160,39 +163,25 @@ SUITES_IN_CI="conformance faults doctor"
 SERVER_SUITES="conformance differential hostile server_clock node any_worker claims commands short_path append_only_cut wake streams
     faults quarantine exec doctor"
 
-# against NAME PATTERN: runs the test programs of the file $PROGRAMS whose lines match the pattern, against the server
-# NAME. The conformance suite leaves out the nodes that are no servers.
+# against SUITES NAME…: prints the test programs of the suites, once for each of the servers, as run_programs reads them.
 against() {
-    local name=$1 pattern=$2 program began=$SECONDS
-    program=$(server_program "$name") || {
-        echo "NOT RUN: tests against $name: this server could not be installed: see above" | tee -a "$TESTS_NOT_RUN"
-        return
-    }
-    say "against $name"
-    grep -E "$pattern" "$PROGRAMS" |
-        QUORATE_REDIS_SERVER=$program run_programs "$THREADS" --quiet --skip memory_node --skip file_node ||
-        FAILED_SERVERS+=" $name"
-    echo "$name: $((SECONDS - began)) s"
-}
-
-# against_each SUITES NAME…: runs the test targets against each of the servers, then fails if a test failed. One server
-# after the other: all at once, the tests of one delay those of another beyond their limits.
-against_each() {
-    local suites=$1 name FAILED_SERVERS=
+    local suites=$1 name program
     shift
-    # shellcheck disable=SC2086 # lists of names
+    # shellcheck disable=SC2086 # a list of names
     for name in $suites; do
         grep -qE "$(programs_named $name)" "$PROGRAMS" || {
             echo "tests/run.sh: no test program is named $name" >&2
             return 1
         }
     done
-    # shellcheck disable=SC2086 # lists of names
-    for name in "$@"; do against "$name" "$(programs_named $suites)"; done
-    [ -z "$FAILED_SERVERS" ] || {
-        echo "tests/run.sh: tests failed against:$FAILED_SERVERS" >&2
-        return 1
-    }
+    for name in "$@"; do
+        program=$(server_program "$name") || {
+            echo "NOT RUN: tests against $name: this server could not be installed: see above" | tee -a "$TESTS_NOT_RUN" >&2
+            continue
+        }
+        # shellcheck disable=SC2086 # a list of names
+        grep -E "$(programs_named $suites)" "$PROGRAMS" | sed "s|\$| $name $program|"
+    done
 }
 
 all_servers() { find tests/servers -name '*.txt' -exec basename -s .txt {} + | sort -V; }
@@ -349,35 +338,74 @@ test_programs() {
 # programs_named NAME…: prints a pattern for the lines of the list that have one of these names.
 programs_named() {
     local IFS='|'
-    echo "/($*)-[0-9a-f]*$"
+    echo "/($*)-[0-9a-f]*( |$)"
 }
 
-# run_programs THREADS ARGUMENT…: runs the test programs of the standard input with these arguments, as `cargo test`
-# does. Fails if one has failed.
-run_programs() {
-    local threads=$1 folder program name began failed=
-    shift
-    while read -r folder program <&3; do
-        name=$(basename "$program")
-        say "${name%-*}"
-        began=$SECONDS
+# Programs that take long and mostly wait. They begin first, so that at the end none of them runs alone.
+LONG="workloads quick serve_crowd web guide differential faults demo"
+
+# For the output of the test programs, each in a file until it has ended.
+LOGS=$PWD/target/logs
+
+# run_program LOGS THREADS FOLDER PROGRAM [NAME SERVER]: runs a test program as `cargo test` does, against the program
+# SERVER if there is one: then the conformance suite leaves out the nodes that are no servers. The output goes to the
+# folder LOGS, and the title of a program that failed to the file `failed` there.
+run_program() {
+    local logs=$1 threads=$2 folder=$3 program=$4 title log began=$SECONDS arguments=()
+    title=$(basename "$program")
+    log=$logs/$title-$BASHPID
+    title=${title%-*}
+    if [ -n "${5:-}" ]; then
+        title+=" against $5"
+        export QUORATE_REDIS_SERVER=$6
+        arguments=(--quiet --skip memory_node --skip file_node)
+    fi
+    {
+        say "$title"
         (
             cd "$folder" &&
-                CARGO_MANIFEST_DIR=$folder RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads} heeding "$program" "$@"
-        ) || failed+=" ${name%-*}"
-        echo "${name%-*}: $((SECONDS - began)) s"
+                CARGO_MANIFEST_DIR=$folder RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads} \
+                    heeding "$program" "${arguments[@]}"
+        ) || echo "'$title'" >>"$logs/failed"
+        echo "$title: $((SECONDS - began)) s"
+    } >"$log" 2>&1 </dev/null
+    mv "$log" "$log.ended"
+}
+
+# run_programs LANES THREADS: runs the test programs of the standard input: in each of the lanes one after the other.
+# Prints the output of each when it has ended. Fails if one has failed.
+run_programs() {
+    local lanes=$1 threads=$2 line logs running=0
+    mkdir -p "$LOGS"
+    logs=$(mktemp -d "$LOGS/XXXXXX")
+    while read -r line <&3; do
+        if [ "$running" -ge "$lanes" ]; then one_ended; fi
+        # shellcheck disable=SC2086 # folder, program and perhaps a server
+        run_program "$logs" "$threads" $line 3<&- &
+        running=$((running + 1))
     done 3<&0
-    [ -z "$failed" ] || {
-        echo "tests/run.sh: tests failed in:$failed" >&2
+    while [ "$running" -gt 0 ]; do one_ended; done
+    [ ! -e "$logs/failed" ] || {
+        echo "tests/run.sh: tests failed in: $(xargs <"$logs/failed")" >&2
         return 1
     }
+}
+
+# Waits for one of the programs that run_programs started, and prints its output.
+one_ended() {
+    local log
+    wait -n || :
+    running=$((running - 1))
+    for log in "$logs"/*.ended; do
+        if [ -e "$log" ]; then cat "$log" && rm "$log"; fi
+    done
 }
 
 # Everything that computes and does not wait: some test programs, which are on the standard input, the documentation
 # with its examples, and the subsets of the features.
 computing() {
     local features status=0
-    run_programs "$(getconf _NPROCESSORS_ONLN)" || status=1
+    run_programs 1 "$(getconf _NPROCESSORS_ONLN)" || status=1
     if ! checked_by_compiler; then
         say "documentation"
         RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet || status=1
@@ -400,9 +428,9 @@ computing() {
 # Runs all tests. Most of them wait for a timer, a process or a server. What only computes runs beside them with the
 # lowest priority, in the time in which they leave the processors free.
 all_tests() {
-    local computes status=0
-    # shellcheck disable=SC2086 # a list of names
-    computes=$(programs_named $COMPUTING)
+    local computes long status=0
+    # shellcheck disable=SC2086 # lists of names
+    computes=$(programs_named $COMPUTING) long=$(programs_named $LONG)
     test_programs
     (
         renice -n 19 -p "$BASHPID" >/dev/null
@@ -410,9 +438,15 @@ all_tests() {
     ) >target/computing.log 2>&1 &
     BESIDE=$!
     say "tests"
-    grep -vE "$computes" "$PROGRAMS" | run_programs "$THREADS" || status=1
     # shellcheck disable=SC2086 # a list of names
-    against_each "$SUITES_IN_CI" $SERVERS_IN_CI || status=1
+    {
+        grep -vE "$computes" "$PROGRAMS"
+        against "$SUITES_IN_CI" $SERVERS_IN_CI
+    } >target/waiting || return
+    {
+        grep -E "$long" target/waiting
+        grep -vE "$long" target/waiting
+    } | run_programs "$LANES" "$THREADS" || status=1
     say "what computes took longer"
     wait "$BESIDE" || status=1
     BESIDE=
@@ -447,8 +481,9 @@ if [ "${1:-}" = --servers ]; then
     shift
     servers=$(servers_of "$@")
     test_programs
-    # shellcheck disable=SC2086 # lists of names
-    against_each "$SERVER_SUITES" $servers
+    # shellcheck disable=SC2086 # a list of names
+    against "$SERVER_SUITES" $servers >target/waiting
+    run_programs 1 "$THREADS" <target/waiting
     JUDGED=1
     verdict
     exit
