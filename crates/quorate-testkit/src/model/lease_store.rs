@@ -95,6 +95,7 @@ pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
             tally.count(&Vote {
                 node,
                 ticket: 0,
+                requests: 1,
                 sent: Some(BootTime::from_nanos(sent.into())),
                 memory: NodeEpoch {
                     epoch: 0,

@@ -1,7 +1,7 @@
 use super::{ClaimError, Done};
 use crate::{
     config::majority,
-    driver::NodePool,
+    driver::{NodePool, RequestList},
     env::{BootTime, WallTime},
     lease::{InspectTarget, Inspection, Lease, LeaseLost, QuorumInner, inspect},
     node::{DoneRecord, FencingToken, Owner, Refusal, Reply, Request, engine::RESULT_MAX},
@@ -130,12 +130,12 @@ async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
         one.votes.forget(|node| pool.epoch(node));
     }
     let (sender, mut votes) = vote_channel();
-    let requests: Vec<Arc<Request>> = asked.iter().map(|one| Arc::new(one.request())).collect();
+    let requests: Vec<RequestList> = asked.iter().map(|one| one.request().into()).collect();
     for node in 0..pool.len() {
         let unrecorded =
-            |(_, (one, _)): &(u64, (&&mut Completing<'_>, &Arc<Request>))| !one.votes.stands_at(node);
+            |(_, (one, _)): &(u64, (&&mut Completing<'_>, &RequestList))| !one.votes.stands_at(node);
         for (ticket, (_, request)) in (0..).zip(asked.iter().zip(&requests)).filter(unrecorded) {
-            pool.ask(node, Arc::clone(request), ReplyTo { sender: sender.clone(), ticket });
+            pool.ask(node, request.clone(), ReplyTo { sender: sender.clone(), ticket });
         }
     }
     drop(sender);

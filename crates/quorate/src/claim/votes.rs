@@ -77,7 +77,7 @@ mod tests {
 
     fn vote(node: usize, reply: Reply) -> Vote {
         let (sent, memory) = (Some(BootTime::from_nanos(1)), NodeEpoch::default());
-        Vote { node, ticket: 0, sent, memory, answer: Answer::Reply(reply) }
+        Vote { node, ticket: 0, requests: 1, sent, memory, answer: Answer::Reply(reply) }
     }
 
     fn grant(node: usize, begun: Option<u32>) -> Vote {

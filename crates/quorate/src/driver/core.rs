@@ -353,9 +353,9 @@ impl Core {
     fn disconnect(&mut self, now: BootTime, cause: Cause) {
         (self.probe_at, self.late_probe) = (None, None);
         self.listening.disconnected();
-        for batch in mem::take(&mut self.in_flight) {
+        for mut batch in mem::take(&mut self.in_flight) {
             let sent = Some(batch.sent);
-            for pending in batch.requests.into_iter().flatten() {
+            for pending in batch.take_pending() {
                 self.fail(pending, sent, &cause);
             }
             self.answer(batch.trust_reply, sent, Answer::Failed(cause.clone()));
@@ -366,9 +366,10 @@ impl Core {
         self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
     }
 
-    /// Answers the caller of a request that got no reply. A release is kept for the next session.
+    /// Answers the caller of requests that got no reply. A release is kept for the next session.
     fn fail(&mut self, mut pending: PendingRequest, sent: Option<BootTime>, cause: &Cause) {
-        self.answer(pending.reply.take(), sent, Answer::Failed(cause.clone()));
+        self.answer_all(&pending, sent, Answer::Failed(cause.clone()));
+        pending.reply = None;
         if pending.is_release() {
             self.releases.push_back(pending);
         }
@@ -407,9 +408,9 @@ impl Core {
         for mut pending in mem::take(&mut self.queue) {
             let late = pending.deadline.until(now);
             if !late.is_zero()
-                && let Some(request) = &mut pending.request
+                && let Some(requests) = &mut pending.requests
             {
-                Arc::make_mut(request).sent_later(late + self.policy.config.node_timeout);
+                requests.sent_later(late + self.policy.config.node_timeout);
             }
             pending.deadline = pending.deadline.max(deadline);
             self.push(pending);
@@ -427,23 +428,20 @@ impl Core {
                 if pending.deadline > now {
                     self.push(pending);
                 } else {
-                    self.answer(pending.reply, None, Answer::Failed(Cause::TimedOut));
+                    self.answer_all(&pending, None, Answer::Failed(Cause::TimedOut));
                 }
             }
         }
         let mut expired = Vec::new();
         for batch in self.in_flight.iter_mut().filter(|batch| batch.due <= now) {
-            for slot in &mut batch.requests {
-                if let Some(pending) =
-                    slot.take_if(|pending| pending.deadline <= now && pending.reply.is_some())
-                {
-                    expired.push((pending.reply, batch.sent));
-                }
-            }
+            let is_expired =
+                |pending: &mut PendingRequest| pending.deadline <= now && pending.reply.is_some();
+            let taken = batch.messages.iter_mut().filter_map(|message| message.pending.take_if(is_expired));
+            expired.extend(taken.map(|pending| (pending, batch.sent)));
             batch.due = batch.next_deadline();
         }
-        for (reply, sent) in expired {
-            self.answer(reply, Some(sent), Answer::Failed(Cause::TimedOut));
+        for (pending, sent) in expired {
+            self.answer_all(&pending, Some(sent), Answer::Failed(Cause::TimedOut));
         }
         self.expire_batches(now, commands);
     }
@@ -465,13 +463,14 @@ impl Core {
         // The connection may be broken without an error. If the driver has nothing else to send, only the
         // timeouts of releases show that. So releases are sent again, although the node may still receive their
         // batch.
-        for batch in mem::take(&mut self.in_flight) {
+        for mut batch in mem::take(&mut self.in_flight) {
             if batch.deadline > now {
                 self.in_flight.push(batch);
                 continue;
             }
-            for mut pending in batch.requests.into_iter().flatten() {
-                self.answer(pending.reply.take(), Some(batch.sent), Answer::Failed(Cause::TimedOut));
+            for mut pending in batch.take_pending() {
+                self.answer_all(&pending, Some(batch.sent), Answer::Failed(Cause::TimedOut));
+                pending.reply = None;
                 if pending.is_release() {
                     self.push(pending);
                 }
@@ -479,17 +478,32 @@ impl Core {
         }
     }
 
+    /// Sends a vote to the caller of a single request.
     fn answer(&self, to: Option<ReplyTo>, sent: Option<BootTime>, answer: Answer) {
-        let memory = self.registry.node_epoch(self.me);
-        self.answer_under(memory, to, sent, answer);
+        let (memory, ticket) = (self.registry.node_epoch(self.me), to.as_ref().map_or(0, |to| to.ticket));
+        self.answer_under(memory, to.as_ref(), (ticket, 1), sent, answer);
     }
 
-    /// Sends a vote to the caller. The vote belongs to the memory epoch `memory`, which the node had when the
-    /// request was sent. The epoch may have ended since then.
-    fn answer_under(&self, memory: NodeEpoch, to: Option<ReplyTo>, sent: Option<BootTime>, answer: Answer) {
+    /// Sends one vote on all requests of a message.
+    fn answer_all(&self, pending: &PendingRequest, sent: Option<BootTime>, answer: Answer) {
+        let memory = self.registry.node_epoch(self.me);
+        let (first, count) = (pending.reply.as_ref().map_or(0, |to| to.ticket), pending.count());
+        self.answer_under(memory, pending.reply.as_ref(), (first, count), sent, answer);
+    }
+
+    /// Sends a vote on that many requests, from the one with `ticket` on, to the caller. The vote belongs to the memory epoch `memory`, which
+    /// the node had when the requests were sent. The epoch may have ended since then.
+    fn answer_under(
+        &self,
+        memory: NodeEpoch,
+        to: Option<&ReplyTo>,
+        (ticket, requests): (u64, u64),
+        sent: Option<BootTime>,
+        answer: Answer,
+    ) {
         let Some(to) = to else { return };
         // The send fails if the caller no longer waits for the vote.
-        let _ = to.sender.send(Vote { node: self.me, ticket: to.ticket, sent, memory, answer });
+        let _ = to.sender.send(Vote { node: self.me, ticket, requests, sent, memory, answer });
     }
 }
 

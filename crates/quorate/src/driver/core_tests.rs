@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-const fn at(ms: u64) -> BootTime {
+pub(super) const fn at(ms: u64) -> BootTime {
     BootTime::from_nanos(ms * 1_000_000)
 }
 
@@ -26,11 +26,11 @@ fn node_time(ms: u64) -> NodeTime {
     NodeTime::from_micros((3_600_000 + ms) * 1_000)
 }
 
-struct Harness {
-    core: Core,
+pub(super) struct Harness {
+    pub(super) core: Core,
     registry: Arc<NodeRegistry>,
-    sender: VoteSender,
-    votes: VoteReceiver,
+    pub(super) sender: VoteSender,
+    pub(super) votes: VoteReceiver,
 }
 
 impl Harness {
@@ -46,7 +46,7 @@ impl Harness {
     }
 
     /// Returns a core that has been connected since 10 ms to a node that has this worker's marker and votes.
-    fn trusted() -> Self {
+    pub(super) fn trusted() -> Self {
         let mut harness = Self::new();
         assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
         harness.core.opened(at(10), Ok(hello("run", Some("run"))));
@@ -54,14 +54,14 @@ impl Harness {
         harness
     }
 
-    fn pending(&mut self, request: Request, deadline: u64, waits: bool) {
+    pub(super) fn pending(&mut self, request: Request, deadline: u64, waits: bool) {
         let reply = waits.then(|| ReplyTo { sender: self.sender.clone(), ticket: 0 });
         self.enqueue(request, deadline, reply);
     }
 
     fn enqueue(&mut self, request: Request, deadline: u64, reply: Option<ReplyTo>) {
         self.core.enqueue(DriverMessage::Request(PendingRequest {
-            request: Some(request.into()),
+            requests: Some(request.into()),
             deadline: at(deadline),
             reply,
         }));
@@ -117,17 +117,17 @@ fn acquire() -> Request {
     }
 }
 
-fn release() -> Request {
+pub(super) fn release() -> Request {
     Request::Release { resource: Resource::lock("x").unwrap(), owner: owner() }
 }
 
-fn extend() -> Request {
+pub(super) fn extend() -> Request {
     let second = Duration::from_secs(1);
     let resource = Resource::lock("x").unwrap();
     Request::Extend { resource, owner: owner(), ttl: second, token: FencingToken::new(7), keep: second }
 }
 
-fn sent(commands: Vec<Command>) -> Vec<(u64, Batch)> {
+pub(super) fn sent(commands: Vec<Command>) -> Vec<(u64, Batch)> {
     let sends = commands.into_iter().map(|command| match command {
         Command::Send { in_flight, batch } => (in_flight, batch),
         other => panic!("{other:?}"),
@@ -135,7 +135,7 @@ fn sent(commands: Vec<Command>) -> Vec<(u64, Batch)> {
     sends.collect()
 }
 
-fn reply(ms: u64, replies: Vec<Reply>) -> Result<BatchReply, Cause> {
+pub(super) fn reply(ms: u64, replies: Vec<Reply>) -> Result<BatchReply, Cause> {
     Ok(BatchReply { node_time: node_time(ms), replies })
 }
 
@@ -360,7 +360,7 @@ fn a_trusted_node_s_marker_ends_the_quarantine() {
     harness.core.replied(at(11), in_flight, reply(11, vec![Reply::Marked]));
     let reply_to = ReplyTo { sender: harness.sender.clone(), ticket: 0 };
     harness.core.enqueue(DriverMessage::Request(PendingRequest {
-        request: None,
+        requests: None,
         deadline: at(200),
         reply: Some(reply_to),
     }));
@@ -542,7 +542,7 @@ fn an_operator_ends_the_quarantine_after_a_clock_step() {
     harness.core.step(at(1_001));
     let reply_to = ReplyTo { sender: harness.sender.clone(), ticket: 0 };
     harness.core.enqueue(DriverMessage::Request(PendingRequest {
-        request: None,
+        requests: None,
         deadline: at(2_000),
         reply: Some(reply_to),
     }));

@@ -20,11 +20,14 @@ mod message;
 mod open_attempts;
 mod order;
 mod pool;
+#[cfg(test)]
+mod several_tests;
 mod subscription;
 mod task;
 mod waiters;
 mod wake_queue;
 
+pub(crate) use message::RequestList;
 pub(crate) use open_attempts::OpenAttempt;
 pub(crate) use pool::{NodeFactory, NodePool, PoolEvent};
 pub(crate) use subscription::Subscription;

@@ -2,7 +2,7 @@ use crate::{
     config::{QuorumConfig, SettingError, majority},
     driver::{
         core::Core,
-        message::{DriverMessage, PendingRequest},
+        message::{DriverMessage, PendingRequest, RequestList},
         open_attempts::{OpenAttempt, OpenAttempts},
         order,
         task::{DriverChannels, drive},
@@ -197,15 +197,15 @@ impl NodePool {
     /// nothing to release.
     pub(crate) fn holds_nothing(&self, node: usize, reply: &ReplyTo) {
         let (memory, answer) = (self.registry.node_epoch(node), Answer::Reply(Reply::Released(false)));
-        let vote = Vote { node, ticket: reply.ticket, sent: None, memory, answer };
+        let vote = Vote { node, ticket: reply.ticket, requests: 1, sent: None, memory, answer };
         let _ = reply.sender.send(vote);
     }
 
-    /// Sends a request to one node. The vote comes within the node timeout.
-    pub(crate) fn ask(&self, node: usize, request: impl Into<Arc<Request>>, reply: ReplyTo) {
+    /// Sends a request to one node, or several in one message. The votes come within the node timeout.
+    pub(crate) fn ask(&self, node: usize, requests: impl Into<RequestList>, reply: ReplyTo) {
         let deadline = self.env.now() + self.config.node_timeout;
-        let request = Some(request.into());
-        self.send(node, PendingRequest { request, deadline, reply: Some(reply) });
+        let requests = Some(requests.into());
+        self.send(node, PendingRequest { requests, deadline, reply: Some(reply) });
     }
 
     /// Sends a request to every node. Returns the channel of the votes, on which each node's vote arrives
@@ -216,9 +216,9 @@ impl NodePool {
 
     /// Sends a request like [`NodePool::ask_all`], but only to some nodes. The nodes share it.
     pub(crate) fn ask_some(&self, nodes: impl IntoIterator<Item = usize>, request: Request) -> VoteReceiver {
-        let (request, (sender, votes)) = (Arc::new(request), vote_channel());
+        let (request, (sender, votes)) = (RequestList::from(request), vote_channel());
         for node in nodes {
-            self.ask(node, Arc::clone(&request), ReplyTo { sender: sender.clone(), ticket: 0 });
+            self.ask(node, request.clone(), ReplyTo { sender: sender.clone(), ticket: 0 });
         }
         votes
     }
@@ -240,15 +240,15 @@ impl NodePool {
     /// Sends a request like [`NodePool::release`]. `release` may be any request that only removes keys.
     pub(crate) fn free(
         &self,
-        release: impl Into<Arc<Request>>,
+        release: impl Into<RequestList>,
         may_hold: impl Fn(usize) -> bool,
         reply: Option<&ReplyTo>,
     ) {
         let release = release.into();
         let deadline = self.env.now() + self.config.quarantine() + self.config.fence();
         for node in (0..self.len()).filter(|&node| may_hold(node)) {
-            let request = Some(Arc::clone(&release));
-            self.send(node, PendingRequest { request, deadline, reply: reply.cloned() });
+            let requests = Some(release.clone());
+            self.send(node, PendingRequest { requests, deadline, reply: reply.cloned() });
         }
     }
 
@@ -258,7 +258,7 @@ impl NodePool {
         let deadline = self.env.now() + self.config.node_timeout * 2;
         for node in 0..self.len() {
             let reply = Some(ReplyTo { sender: sender.clone(), ticket: 0 });
-            self.send(node, PendingRequest { request: None, deadline, reply });
+            self.send(node, PendingRequest { requests: None, deadline, reply });
         }
         votes
     }
@@ -317,15 +317,12 @@ impl NodePool {
     fn send(&self, node: usize, pending: PendingRequest) {
         // A driver that has ended does not receive the message. So the pool itself answers the caller.
         let sent = self.mailboxes[node].send(DriverMessage::Request(pending));
-        if let Err(mpsc::error::SendError(DriverMessage::Request(PendingRequest {
-            reply: Some(reply),
-            ..
-        }))) = sent
+        if let Err(mpsc::error::SendError(DriverMessage::Request(pending))) = sent
+            && let Some(reply) = &pending.reply
         {
-            let answer = Answer::Failed(Cause::Stopped);
-            let memory = self.registry.node_epoch(node);
-            let vote = Vote { node, ticket: reply.ticket, sent: None, memory, answer };
-            let _ = reply.sender.send(vote);
+            let (memory, answer) = (self.registry.node_epoch(node), Answer::Failed(Cause::Stopped));
+            let (ticket, requests) = (reply.ticket, pending.count());
+            let _ = reply.sender.send(Vote { node, ticket, requests, sent: None, memory, answer });
         }
     }
 }

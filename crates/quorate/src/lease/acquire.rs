@@ -7,6 +7,7 @@
 //! is known to compete with others asks one node before the others. See [`AskOrder`].
 
 use crate::{
+    driver::RequestList,
     env::BootTime,
     lease::{
         attempt::{Attempt, FirstRequest, Step},
@@ -181,14 +182,14 @@ impl<'a, D: RoundData> Round<'a, D> {
         });
         let attempts: Vec<Attempt<D>> = attempts.collect();
         let propose = FencingToken::new(pool.env().wall().as_micros());
-        let requests: Vec<Arc<Request>> =
+        let requests: Vec<RequestList> =
             attempts.iter().map(|attempt| attempt.first_request(opening, propose)).collect();
         let mut asked = 0;
         for node in 0..pool.len() {
             for (ticket, (attempt, request)) in (0..).zip(attempts.iter().zip(&requests)) {
                 if !attempt.tally.is_spared(node) {
                     asked += 1;
-                    attempt.post(node, Arc::clone(request), ReplyTo { sender: sender.clone(), ticket });
+                    attempt.post(node, request.clone(), ReplyTo { sender: sender.clone(), ticket });
                 }
             }
         }
@@ -233,7 +234,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         attempt.tally.ask(nodes);
         let request = attempt.first_request(&later.opening, later.propose);
         for &node in nodes {
-            attempt.post(node, Arc::clone(&request), ReplyTo { sender: later.sender.clone(), ticket });
+            attempt.post(node, request.clone(), ReplyTo { sender: later.sender.clone(), ticket });
         }
     }
 

@@ -1,5 +1,5 @@
 use crate::{
-    driver::OpenAttempt,
+    driver::{OpenAttempt, RequestList},
     lease::{contact::AskPlan, inner::QuorumInner, params::LeaseParams},
     node::{FencingToken, Owner, Request, Resource},
     sabotage::Sabotage,
@@ -78,10 +78,10 @@ impl<D: RoundData> Attempt<D> {
     }
 
     /// Returns the first request of the attempt, which is the same for all nodes.
-    pub(super) fn first_request(&self, opening: &FirstRequest, propose: FencingToken) -> Arc<Request> {
+    pub(super) fn first_request(&self, opening: &FirstRequest, propose: FencingToken) -> RequestList {
         let params = self.params;
         let (resource, owner) = (self.resource.clone(), self.owner.clone());
-        Arc::new(match opening {
+        RequestList::from(match opening {
             FirstRequest::Acquire(ticket) => {
                 let tolerance = self.inner.config().max_clock_offset;
                 params.acquire(resource, owner, propose, tolerance, ticket.clone())
@@ -97,7 +97,7 @@ impl<D: RoundData> Attempt<D> {
     }
 
     /// Sends a request of the attempt to one node.
-    pub(super) fn post(&self, node: usize, request: Arc<Request>, reply: ReplyTo) {
+    pub(super) fn post(&self, node: usize, request: RequestList, reply: ReplyTo) {
         self.inner.pool().ask(node, request, reply);
     }
 }

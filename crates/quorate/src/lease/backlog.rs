@@ -58,24 +58,24 @@ impl Backlog {
         free.count() >= needed
     }
 
-    /// Notes that a node was asked.
+    /// Notes that a node is asked to extend a lease.
     pub(super) fn asked(&mut self, node: usize) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.unanswered += 1;
         }
     }
 
-    /// Notes that a node has answered, or `failed` to.
-    pub(super) fn answered(&mut self, node: usize, failed: bool, now: BootTime) {
+    /// Notes that a node has answered for this many leases, or `failed` to.
+    pub(super) fn answered(&mut self, node: usize, count: usize, failed: bool, now: BootTime) {
         let Some(node) = self.nodes.get_mut(node) else { return };
-        node.unanswered = node.unanswered.saturating_sub(1);
+        node.unanswered = node.unanswered.saturating_sub(count);
         node.has_failed = failed;
         if failed && node.halved_at + self.halves_every <= now {
             (node.limit, node.answers, node.halved_at) = ((node.limit / 2).max(LIMITS.0), 0, now);
-        } else if !failed && node.answers + 1 < GROWS_AFTER {
-            node.answers += 1;
         } else if !failed {
-            (node.limit, node.answers) = ((node.limit + 1).min(LIMITS.2), 0);
+            node.answers += count;
+            node.limit = (node.limit + node.answers / GROWS_AFTER).min(LIMITS.2);
+            node.answers %= GROWS_AFTER;
         }
     }
 
@@ -122,10 +122,10 @@ mod tests {
         [(9, 1), (5, 2), (7, 3)].into_iter().for_each(|(until, id)| backlog.wait(at(until), id));
         assert_eq!(backlog.next(), None);
         backlog.forget(at(7), 3);
-        backlog.answered(1, true, at(1));
-        backlog.answered(2, false, at(1));
+        backlog.answered(1, 1, true, at(1));
+        backlog.answered(2, 1, false, at(1));
         assert!(!backlog.admits(at(0)), "the second node has failed, so the first one is needed");
-        backlog.answered(1, false, at(1));
+        backlog.answered(1, 1, false, at(1));
         assert_eq!([5, 6].map(|until| backlog.admits(at(until))), [true, false]);
         assert_eq!([backlog.next(), backlog.next(), backlog.next()], [Some(2), Some(1), None]);
     }
@@ -134,13 +134,13 @@ mod tests {
     fn the_limit_of_a_node_grows_with_answers_and_is_halved_once_in_a_timeout() {
         let mut backlog = Backlog::new(1, 100 * MS);
         let limit = |backlog: &Backlog| backlog.nodes[0].limit;
-        (0..GROWS_AFTER * 10).for_each(|_| backlog.answered(0, false, at(200)));
+        (0..GROWS_AFTER * 10).for_each(|_| backlog.answered(0, 1, false, at(200)));
         assert_eq!(limit(&backlog), LIMITS.1 + 10);
-        [200, 200, 299].into_iter().for_each(|ms| backlog.answered(0, true, at(ms)));
+        [200, 200, 299].into_iter().for_each(|ms| backlog.answered(0, 1, true, at(ms)));
         assert_eq!(limit(&backlog), (LIMITS.1 + 10) / 2);
-        (3..90).for_each(|step| backlog.answered(0, true, at(step * 100)));
+        (3..90).for_each(|step| backlog.answered(0, 1, true, at(step * 100)));
         assert_eq!(limit(&backlog), LIMITS.0);
-        (0..GROWS_AFTER * LIMITS.2).for_each(|_| backlog.answered(0, false, at(9_000)));
+        (0..GROWS_AFTER * LIMITS.2).for_each(|_| backlog.answered(0, 1, false, at(9_000)));
         assert_eq!(limit(&backlog), LIMITS.2);
     }
 }

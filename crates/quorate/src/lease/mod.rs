@@ -86,6 +86,7 @@ mod contact;
 mod deadline;
 mod error;
 mod event;
+mod extensions;
 mod handle;
 mod heartbeat;
 mod inner;

@@ -1,5 +1,5 @@
 use crate::{
-    driver::{NodePool, PoolEvent},
+    driver::{NodePool, PoolEvent, RequestList},
     env::BootTime,
     lease::{
         StepDownCause,
@@ -8,6 +8,7 @@ use crate::{
         deadline::LeaseDeadline,
         error::{LeaseError, LeaseLost},
         event::LeaseEvent,
+        extensions::{Extensions, Message},
         heartbeat::Health,
         lease_map::LeaseMap,
         state::LeaseState,
@@ -36,6 +37,7 @@ pub(crate) struct LeaseRenewer {
     kept: LeaseMap<RenewalEntry>,
     wheel: BTreeSet<(BootTime, u64)>,
     backlog: Backlog,
+    extensions: Extensions,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,8 @@ struct RenewalEntry {
     deadline: Arc<LeaseDeadline>,
     late: Option<VoteReceiver>,
     wake: BootTime,
+    /// The end of the validity that was set last.
+    until: BootTime,
     /// The time under which the lease waits in the backlog. Zero if it does not.
     waits: BootTime,
     /// The health check that must succeed before each extension, and the time at which it was set.
@@ -81,7 +85,9 @@ impl LeaseRenewer {
     ) -> Self {
         let (sender, votes) = vote_channel();
         let backlog = Backlog::new(pool.len(), pool.config().node_timeout);
-        Self { pool, commands, events, sender, votes, kept: LeaseMap::new(), wheel: BTreeSet::new(), backlog }
+        let extensions = Extensions::new(pool.majority());
+        let (kept, wheel) = (LeaseMap::new(), BTreeSet::new());
+        Self { pool, commands, events, sender, votes, kept, wheel, backlog, extensions }
     }
 
     /// Renews leases until the quorum is closed or its last handle is dropped, then releases the remaining leases.
@@ -91,6 +97,7 @@ impl LeaseRenewer {
         let (mut commands, mut votes) = (Vec::new(), Vec::new());
         loop {
             self.turn(env.now());
+            self.send_extensions();
             let wake = self.wheel.first().map_or(BootTime::from_nanos(u64::MAX), |(at, _)| *at);
             tokio::select! { biased;
                 Some(PoolEvent::LostMemory) = self.events.recv() => self.forget(env.now()),
@@ -101,7 +108,7 @@ impl LeaseRenewer {
                     }
                 }
                 _ = self.votes.recv_many(&mut votes, MAIL_MAX) => {
-                    votes.drain(..).for_each(|vote| self.count(env.now(), &vote));
+                    votes.drain(..).for_each(|vote| self.count(env.now(), vote));
                     self.extend_waiting(env.now());
                 }
                 () = env.stopped().cancelled() => break,
@@ -175,6 +182,7 @@ impl LeaseRenewer {
             deadline,
             late,
             wake: now,
+            until: BootTime::default(),
             waits,
             heartbeat: None,
             callers: None,
@@ -213,15 +221,34 @@ impl LeaseRenewer {
         }
     }
 
-    fn count(&mut self, now: BootTime, vote: &Vote) {
-        self.backlog.answered(vote.node, matches!(vote.answer, Answer::Failed(_)), now);
-        if let Some(kept) = self.kept.get_mut(vote.ticket) {
-            if vote.memory.epoch == self.pool.epoch(vote.node) {
-                kept.held.count(now, vote);
-            } else {
-                kept.held.discount(now, vote.node); // The node may have lost its memory since.
+    fn count(&mut self, now: BootTime, vote: Vote) {
+        let answers = usize::try_from(vote.requests).unwrap_or(usize::MAX);
+        self.backlog.answered(vote.node, answers, matches!(vote.answer, Answer::Failed(_)), now);
+        let Some(counted) = self.extensions.voted(vote) else { return };
+        for (id, votes) in counted.each() {
+            let Some(kept) = self.kept.get_mut(id) else { continue };
+            let mut concerned = false;
+            for vote in votes {
+                concerned = true;
+                if vote.memory.epoch == self.pool.epoch(vote.node) {
+                    kept.held.count(now, vote);
+                } else {
+                    kept.held.discount(now, vote.node); // The node may have lost its memory since.
+                }
             }
-            self.attend(now, vote.ticket);
+            if concerned {
+                self.attend(now, id);
+            }
+        }
+    }
+
+    /// Sends the extensions that are due, together those of many leases.
+    fn send_extensions(&mut self) {
+        for Message { nodes, requests, ticket } in self.extensions.take_unsent() {
+            for node in nodes {
+                let reply = ReplyTo { sender: self.sender.clone(), ticket };
+                self.pool.ask(node, requests.clone(), reply);
+            }
         }
     }
 
@@ -244,7 +271,9 @@ impl LeaseRenewer {
             kept.take_late(&self.pool);
         }
         let until = kept.held.valid_until().unwrap_or_default();
-        if !kept.deadline.set(now, until) {
+        let is_unchanged = until == kept.until && now < until;
+        kept.until = until;
+        if !is_unchanged && !kept.deadline.set(now, until) {
             self.wheel.remove(&(kept.wake, id));
             let released = kept.deadline.is_released();
             if !released {
@@ -275,14 +304,15 @@ impl LeaseRenewer {
         }
         if !due.is_empty() {
             let LeaseState { resource, owner, params, token, .. } = &kept.held;
-            let extend = |token| Arc::new(params.extend(resource.clone(), owner.clone(), token));
-            let request = extend(*token);
-            for node in due {
-                let reply = ReplyTo { sender: self.sender.clone(), ticket: id };
-                let vouched = kept.held.token_for(node);
-                let request = if vouched == *token { Arc::clone(&request) } else { extend(vouched) };
-                self.backlog.asked(node);
-                self.pool.ask(node, request, reply);
+            due.iter().for_each(|node| self.backlog.asked(*node));
+            let extend = |token| params.extend(resource.clone(), owner.clone(), token);
+            let (own, vouched): (Vec<_>, Vec<_>) =
+                due.into_iter().partition(|node| kept.held.token_for(*node) == *token);
+            for node in vouched {
+                self.extensions.add(vec![node], id, extend(kept.held.token_for(node)));
+            }
+            if !own.is_empty() {
+                self.extensions.add(own, id, extend(*token));
             }
         }
         let mut wake = kept.held.wake();
@@ -320,17 +350,17 @@ impl LeaseRenewer {
         let Some(held) = self.end(id) else { return };
         let extends = self.pool.config().sabotaged(Sabotage::ExtendedAfterTransfer);
         let LeaseState { resource, owner, params, token, .. } = &held;
-        let request = Arc::new(Request::Reserve {
+        let request = RequestList::from(Request::Reserve {
             resource: resource.clone(),
             owner: owner.clone(),
             successor: successor.clone(),
             ttl: lasts,
         });
         for node in 0..self.pool.len() {
-            self.pool.ask(node, Arc::clone(&request), reply.clone());
+            self.pool.ask(node, request.clone(), reply.clone());
             if extends {
                 let request = params.extend(resource.clone(), owner.clone(), *token);
-                self.pool.ask(node, request, ReplyTo { sender: self.sender.clone(), ticket: id });
+                drop(self.pool.ask_some([node], request));
             }
         }
         // A node that did not store the reservation must release the key, as after any lease. On a node that
@@ -338,8 +368,10 @@ impl LeaseRenewer {
         self.pool.release(&held.resource, &held.owner, |_| true, None);
     }
 
-    /// Removes a lease, and reports its last events.
+    /// Removes a lease, and reports its last events. Its extension is sent before, if it is due: no extension may follow
+    /// a release.
     fn end(&mut self, id: u64) -> Option<LeaseState> {
+        self.send_extensions();
         let mut kept = *self.kept.remove(id)?;
         self.wheel.remove(&(kept.wake, id));
         self.backlog.forget(kept.waits, id);

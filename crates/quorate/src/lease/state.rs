@@ -21,6 +21,8 @@ pub(crate) struct LeaseState {
     pub(crate) token: FencingToken,
     pub(crate) params: Arc<LeaseParams>,
     slots: Box<[Slot]>,
+    /// The time until which the grants in `slots` make the lease valid. `None` without a majority of them.
+    extended_until: Option<BootTime>,
     spread: Spread,
     /// The time at which the latest round of extensions began. `None` before the first round.
     round: Option<BootTime>,
@@ -136,6 +138,7 @@ impl LeaseState {
             owner,
             token,
             slots: (0..nodes).map(|_| Slot::new()).collect(),
+            extended_until: None,
             spread: Spread::default(),
             round: None,
             renew_at,
@@ -197,7 +200,14 @@ impl LeaseState {
         slot.retry_at = NEVER;
         if slot.granted().is_none_or(|before| slot.memory != epoch || before < sent) {
             (slot.sent, slot.memory) = (sent, epoch);
+            self.grants_changed();
         }
+    }
+
+    /// Computes the end of the validity from the grants that count now.
+    fn grants_changed(&mut self) {
+        let sent = self.slots.iter().filter_map(Slot::granted);
+        self.extended_until = quorum_th(sent, self.majority()).map(|sent| sent + self.validity);
     }
 
     /// Counts a node's vote on an extension.
@@ -214,11 +224,13 @@ impl LeaseState {
                 self.retry_vouched(now);
             }
             (answer, sent) => {
-                if !stores_lease(answer) && sent >= slot.granted() {
+                let ended = !stores_lease(answer) && sent >= slot.granted();
+                slot.refused(now, NodeOutcome::of(answer));
+                if ended {
                     // The node no longer stores the lease, so its earlier grant has ended too.
                     slot.sent = NEVER;
+                    self.grants_changed();
                 }
-                slot.refused(now, NodeOutcome::of(answer));
                 // A node that must not vote is not asked again before the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 self.ask_again(now, vote.node, again);
@@ -289,6 +301,7 @@ impl LeaseState {
                 }
             }
         }
+        self.grants_changed();
     }
 
     /// Makes a round of extensions due now, even if the lease does not need it.
@@ -345,14 +358,8 @@ impl LeaseState {
 
     /// Returns the time until which the lease is valid by the grants so far.
     pub(crate) fn valid_until(&self) -> Option<BootTime> {
-        let until = self.extended_until()?;
+        let until = self.extended_until?;
         Some(self.hold_until.map_or(until, |end| end.min(until)))
-    }
-
-    /// Returns the time until which the lease would be valid without the limit `hold_until`.
-    fn extended_until(&self) -> Option<BootTime> {
-        quorum_th(self.slots.iter().filter_map(Slot::granted), self.majority())
-            .map(|sent| sent + self.validity)
     }
 
     /// Moves the lease to the stage that applies at `now`, and returns the events of this change. First `Held`
@@ -452,7 +459,7 @@ impl LeaseState {
 
     /// Returns whether the grants so far last until `hold_until`, so that no further extension is needed.
     fn covered(&self) -> bool {
-        self.hold_until.is_some_and(|end| self.extended_until().is_some_and(|until| until >= end))
+        self.hold_until.is_some_and(|end| self.extended_until.is_some_and(|until| until >= end))
     }
 
     /// Returns whether a majority has extended the lease in the present round.

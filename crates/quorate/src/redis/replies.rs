@@ -202,6 +202,9 @@ impl Replies {
                 *text = fault::without(text, secret).into();
             }
         }
+        if self.order.is_sorted() {
+            return Ok(BatchReply { node_time: self.node_time, replies: self.replies });
+        }
         let mut replies: Vec<(usize, Reply)> = self.order.into_iter().zip(self.replies).collect();
         replies.sort_unstable_by_key(|(position, _)| *position);
         let replies = replies.into_iter().map(|(_, reply)| reply).collect();

@@ -13,6 +13,9 @@ pub struct Vote {
     pub node: usize,
     /// The number of the round, for a receiver that takes the votes of several rounds.
     pub ticket: u64,
+    /// The number of requests of one message that the vote answers: those with `ticket` and the numbers after it. 1,
+    /// but for the extensions of several leases.
+    pub requests: u64,
     /// The time on the boot clock just before the request was sent. `None` if the request was certainly not
     /// sent.
     pub sent: Option<BootTime>,

@@ -25,11 +25,12 @@ pub(crate) struct VoteSender(Arc<Mutex<State>>);
 #[derive(Debug)]
 pub(crate) struct VoteReceiver(Arc<Mutex<State>>);
 
-/// The receiver to which a driver sends the vote on one request, and the number of the round.
+/// The receiver to which a driver sends the votes on the requests of one message, and the number of the round. The
+/// requests of a message have consecutive numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) sender: VoteSender,
-    /// The number of the round, which is copied to the vote.
+    /// The number of the first request, which is copied to its vote.
     pub(crate) ticket: u64,
 }
 
@@ -195,6 +196,7 @@ mod tests {
         Vote {
             node,
             ticket: 0,
+            requests: 1,
             sent: None,
             memory: NodeEpoch::default(),
             answer: Answer::Failed(Cause::Closed),

@@ -330,6 +330,7 @@ mod tests {
         Vote {
             node,
             ticket: 0,
+            requests: 1,
             sent: Some(at(sent_ms)),
             memory: NodeEpoch { epoch: 1, ..NodeEpoch::default() },
             answer,

@@ -3,12 +3,12 @@
 use crate::{
     driver::{
         core::{Command, Core},
-        message::InFlightBatch,
+        message::{InFlightBatch, PendingRequest, SentRequests},
     },
     env::BootTime,
     node::{Batch, BatchReply, Cause, NodeTime, Refusal, Reply, Request},
     sabotage::Sabotage,
-    trust::Marking,
+    trust::{Marking, NodeEpoch},
     vote::{Answer, ReplyTo},
 };
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Core {
     /// Returns whether queued requests may be sent now. A second batch is sent only if it is as large as the
     /// batch in flight. A smaller batch grows until the reply arrives.
     fn has_batch(&self) -> bool {
-        let in_flight = self.in_flight.last().map_or(0, |batch| batch.requests.len());
+        let in_flight = self.in_flight.last().map_or(0, |batch| batch.messages.len());
         self.in_flight.len() < IN_FLIGHT_MAX && !self.queue.is_empty() && self.queue.len() >= in_flight
     }
 
@@ -49,7 +49,7 @@ impl Core {
         while requests.len() < BATCH_MAX
             && let Some(pending) = self.queue.pop_front()
         {
-            match (&pending.request, &objection) {
+            match (pending.requests.as_deref(), &objection) {
                 (None, _) if requests.is_empty() => {
                     self.trust(now, pending.reply, commands);
                     return true;
@@ -58,18 +58,17 @@ impl Core {
                     self.queue.push_front(pending);
                     break;
                 }
-                (Some(request), Some(why)) if request.votes() => {
-                    let why = why.clone();
-                    self.answer(pending.reply, None, Answer::Untrusted(why));
+                (Some(asked), Some(why)) if asked.iter().any(Request::votes) => {
+                    self.answer_all(&pending, None, Answer::Untrusted(why.clone()));
                 }
                 // The node might grant the lease, and then refuse its extensions.
-                (Some(request), _) if request.begins_a_lease() && failed_test.is_some() => {
+                (Some(asked), _) if asked.iter().any(Request::begins_a_lease) && failed_test.is_some() => {
                     let why = failed_test.clone().unwrap_or_default();
-                    self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Unable(why))));
+                    self.answer_all(&pending, None, Answer::Reply(Reply::Refused(Refusal::Unable(why))));
                 }
-                (Some(request), _) => {
-                    requests.push(Request::clone(request));
-                    sent.push(Some(pending));
+                (Some(asked), _) => {
+                    requests.extend_from_slice(asked);
+                    sent.push(SentRequests { count: asked.len(), pending: Some(pending) });
                 }
             }
         }
@@ -77,7 +76,7 @@ impl Core {
         if count > 0
             && let Some(batch) = self.send(now, requests, commands)
         {
-            batch.requests = sent;
+            batch.messages = sent;
             batch.due = batch.next_deadline();
             self.last_batch = count;
         }
@@ -122,7 +121,7 @@ impl Core {
             memory: self.registry.node_epoch(self.me),
             deadline,
             due: deadline,
-            requests: Vec::new(),
+            messages: Vec::new(),
             marking: None,
             stamping: None,
             trust_reply: None,
@@ -139,7 +138,7 @@ impl Core {
         if let Some(marking) = batch.marking {
             return self.on_marker_reply(now, (marking, batch.trust_reply), sent, reply);
         }
-        if batch.requests.is_empty() {
+        if batch.messages.is_empty() {
             // The batch was a probe. It has no caller.
             let Some(answer) = reply.replies.into_iter().next() else { return };
             if let Some(probe) = self.probe_request() {
@@ -150,22 +149,47 @@ impl Core {
             }
             return;
         }
-        if batch.requests.len() != reply.replies.len() {
+        if batch.requests() != reply.replies.len() {
             let cause = Cause::Protocol("the number of replies differs from the number of requests".into());
-            for pending in batch.requests.into_iter().flatten() {
-                self.answer(pending.reply, sent, Answer::Failed(cause.clone()));
+            for pending in batch.messages.into_iter().filter_map(|message| message.pending) {
+                self.answer_all(&pending, sent, Answer::Failed(cause.clone()));
             }
             return;
         }
-        for (pending, answer) in batch.requests.into_iter().zip(reply.replies) {
+        for answer in &reply.replies {
             if let Some(marker) = answer.other_marker() {
                 self.node_trust.marker_changed(now, reply.node_time, marker.clone());
             }
-            if let Some(pending) = pending {
-                if let Some(request) = &pending.request {
-                    self.node_trust.replied(now, request, &answer);
-                }
-                self.answer_under(batch.memory, pending.reply, sent, Answer::Reply(answer));
+        }
+        let mut replies = reply.replies.into_iter();
+        for SentRequests { count, pending } in batch.messages {
+            let own = replies.by_ref().take(count);
+            match pending {
+                Some(pending) => self.pass_on(now, batch.memory, &pending, sent, own),
+                None => own.for_each(drop),
+            }
+        }
+    }
+
+    /// Passes the replies to the requests of one message on to the caller, equal ones in a row as one vote.
+    fn pass_on(
+        &mut self,
+        now: BootTime,
+        memory: NodeEpoch,
+        pending: &PendingRequest,
+        sent: Option<BootTime>,
+        replies: impl Iterator<Item = Reply>,
+    ) {
+        let mut replies = replies.peekable();
+        let mut ticket = pending.reply.as_ref().map_or(0, |reply| reply.ticket);
+        let mut equal = 0;
+        for request in pending.requests.as_deref().unwrap_or_default() {
+            let Some(answer) = replies.next() else { return };
+            self.node_trust.replied(now, request, &answer);
+            equal += 1;
+            if replies.peek() != Some(&answer) {
+                self.answer_under(memory, pending.reply.as_ref(), (ticket, equal), sent, Answer::Reply(answer));
+                (ticket, equal) = (ticket.wrapping_add(equal), 0);
             }
         }
     }

@@ -32,7 +32,7 @@ fn held() -> LeaseState {
 }
 
 fn vote(node: usize, sent: u64, answer: Answer) -> Vote {
-    Vote { node, ticket: 0, sent: Some(at(sent)), memory: NodeEpoch::default(), answer }
+    Vote { node, ticket: 0, requests: 1, sent: Some(at(sent)), memory: NodeEpoch::default(), answer }
 }
 
 fn extended(node: usize, sent: u64) -> Vote {
