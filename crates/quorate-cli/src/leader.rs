@@ -13,11 +13,10 @@ use crate::{
 };
 use quorate::{
     election::{Leader, PastTerm},
-    node::FencingToken,
     plain::plain,
     quorum::{NoMajority, Quorum},
 };
-use quorate_operator::view::TermView;
+use quorate_operator::view::{LeaderView, TermView};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
@@ -41,17 +40,16 @@ pub(crate) struct Page {
 struct Now {
     group: String,
     /// `null` if no worker leads.
-    leader: Option<LeaderNow>,
+    leader: Option<Ranked>,
 }
 
+/// A leader, with its priority.
 #[derive(Debug, Serialize)]
-struct LeaderNow {
-    worker: String,
-    term: Option<u64>,
+struct Ranked {
+    #[serde(flatten)]
+    leader: LeaderView,
     /// The priority of the worker among the candidates. `null` if the beginning of its term is not recorded.
     priority: Option<u32>,
-    /// The time for which it leads if its lease is not extended again.
-    remaining_ms: Option<u64>,
 }
 
 /// Shows the leader of the group.
@@ -71,7 +69,7 @@ pub(crate) async fn show(args: &LeaderShowArgs, config: &Config) -> Result<u8, F
     }
     let page = Now {
         group: plain(group, NAME_MAX),
-        leader: leader.as_ref().map(|leader| LeaderNow::new(leader, &terms)),
+        leader: leader.as_ref().map(|leader| Ranked::new(leader, &terms)),
     };
     show::print_page(args.group.json, &page, || page.for_people())?;
     Ok(if page.leader.is_some() { 0 } else { NOT_FOUND })
@@ -79,28 +77,24 @@ pub(crate) async fn show(args: &LeaderShowArgs, config: &Config) -> Result<u8, F
 
 impl Now {
     fn for_people(&self) -> String {
-        let Some(LeaderNow { worker, term, priority, remaining_ms }) = &self.leader else {
+        let Some(Ranked { leader: LeaderView { worker, term, remaining }, priority }) = &self.leader else {
             return format!("{}: no worker leads\n", self.group);
         };
         let term = term.map_or_else(String::new, |term| format!(" in term {term}"));
         let priority = priority.filter(|priority| *priority > 0);
         let priority = priority.map_or_else(String::new, |priority| format!(" with priority {priority}"));
-        let lease = remaining_ms.map_or_else(String::new, |ms| {
-            format!("; its lease lasts {}", humantime::format_duration(Duration::from_millis(ms)))
+        let lease = remaining.map_or_else(String::new, |left| {
+            let left = Duration::from_millis(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+            format!("; its lease lasts {}", humantime::format_duration(left))
         });
         format!("{}: {worker} leads{term}{priority}{lease}\n", self.group)
     }
 }
 
-impl LeaderNow {
+impl Ranked {
     fn new(leader: &Leader, terms: &[PastTerm]) -> Self {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Self {
-            worker: plain(&leader.worker, NAME_MAX),
-            term: leader.term.map(FencingToken::get),
-            priority: terms.iter().find(|past| Some(past.term) == leader.term).map(|past| past.priority),
-            remaining_ms: leader.remaining.map(millis),
-        }
+        let priority = terms.iter().find(|past| Some(past.term) == leader.term).map(|past| past.priority);
+        Self { leader: LeaderView::new(leader), priority }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::{
     state::{JobsView, Leadership, SeenNode, Snapshot},
-    view::{ActiveRun, JobView, NodeView, Pause, RunEnd, Vote},
+    view::{ActiveRun, JobView, LeaderView, NodeView, Pause, RunEnd, Vote},
 };
 use quorate::{
     env::WallTime,
@@ -29,10 +29,12 @@ pub fn state(nodes: usize) -> Snapshot {
         worker: "ops1-2291".into(),
         nodes: (0..nodes).map(node).collect(),
         leadership: Leadership::Leader {
-            worker: "ops3-1874".to_owned(),
-            term: Some(7),
+            leader: LeaderView {
+                worker: "ops3-1874".to_owned(),
+                term: Some(7),
+                remaining: Some(Duration::from_millis(7_900)),
+            },
             since: before(249),
-            remaining: Some(Duration::from_millis(7_900)),
         },
         unread_leader: None,
         ttl: Some(Duration::from_secs(10)),

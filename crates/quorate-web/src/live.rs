@@ -16,7 +16,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use quorate::env::BootTime;
-use quorate_operator::state::{Leadership, Round, Snapshot};
+use quorate_operator::{
+    state::{Leadership, Round, Snapshot},
+    view::LeaderView,
+};
 use std::{
     convert::Infallible,
     hash::{DefaultHasher, Hash, Hasher},
@@ -135,8 +138,8 @@ impl Stream {
         let token = &self.form_token;
         let always = quorate::env::WallTime::from_micros(0);
         still.at = always;
-        if let Leadership::Leader { remaining, .. } = &mut still.leadership {
-            *remaining = None;
+        if let Leadership::Leader { leader, .. } = &mut still.leadership {
+            leader.remaining = None;
         }
         for node in &mut still.nodes {
             node.trips.clear();
@@ -153,7 +156,9 @@ impl Stream {
 /// Returns the time of the state, and the part of the lease that is left, in percent.
 fn tick(state: &Snapshot, zone: &Zone) -> String {
     let left = match (&state.leadership, state.ttl) {
-        (Leadership::Leader { remaining: Some(left), .. }, Some(ttl)) if !ttl.is_zero() => {
+        (Leadership::Leader { leader: LeaderView { remaining: Some(left), .. }, .. }, Some(ttl))
+            if !ttl.is_zero() =>
+        {
             format!("{:.1}", (left.as_secs_f64() / ttl.as_secs_f64() * 100.0).clamp(0.0, 100.0))
         }
         _ => String::new(),

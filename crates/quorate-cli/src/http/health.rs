@@ -5,12 +5,13 @@ use super::{
     site::Site,
     tokens::Access,
 };
-use crate::{connect, time::rfc3339};
+use crate::connect;
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
-use quorate::{election::Leader, internals::majority, node::FencingToken, plain::plain};
+use quorate::{election::Leader, env::WallTime, internals::majority, plain::plain};
+use quorate_operator::view::{LeaderView, MaybeMillis, MaybeRfc3339};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// The longest name of a worker that is shown, in bytes.
 const NAME_MAX: usize = 200;
@@ -47,8 +48,10 @@ pub(super) struct LeaderPage {
     leader: Option<String>,
     /// The number of the term, if this process leads. It is the fencing token.
     term: Option<u64>,
-    remaining_ms: Option<u64>,
-    seen_since: Option<String>,
+    #[serde(rename = "remaining_ms", with = "MaybeMillis")]
+    remaining: Option<Duration>,
+    #[serde(with = "MaybeRfc3339")]
+    seen_since: Option<WallTime>,
 }
 
 /// The answer to a client without a token, if there is one.
@@ -102,17 +105,15 @@ pub(super) async fn leader(
     let own = &site.quorum.config().worker;
     let is_other = |known: &Leader| known.remaining.is_some() || known.worker != *own;
     let known = site.election.leader().filter(|known| leading || is_other(known));
+    let view = known.as_ref().map(LeaderView::new);
     let page = LeaderPage {
         group: plain(site.election.group(), NAME_MAX),
         leading,
         worker: plain(own, NAME_MAX),
-        leader: known.as_ref().map(|known| plain(&known.worker, NAME_MAX)),
-        term: known.as_ref().and_then(|known| known.term).map(FencingToken::get),
-        remaining_ms: known
-            .as_ref()
-            .and_then(|known| known.remaining)
-            .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-        seen_since: known.map(|known| rfc3339(known.seen_since)),
+        leader: view.as_ref().map(|leader| leader.worker.clone()),
+        term: view.as_ref().and_then(|leader| leader.term),
+        remaining: view.and_then(|leader| leader.remaining),
+        seen_since: known.map(|known| known.seen_since),
     };
     answer(access, leading, &page)
 }

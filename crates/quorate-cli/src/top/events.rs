@@ -35,7 +35,7 @@ pub(super) fn of_nodes(before: &[NodeLine], after: &[NodeLine]) -> Vec<(String, 
 pub(super) fn of_leader(before: &Leadership, after: &Leadership) -> Option<(String, Tone)> {
     fn key(leadership: &Leadership) -> Option<(&str, Option<u64>)> {
         match leadership {
-            Leadership::Leader { worker, term, .. } => Some((worker, *term)),
+            Leadership::Leader { leader, .. } => Some((&leader.worker, leader.term)),
             Leadership::Vacant { .. } | Leadership::Unknown => None,
         }
     }

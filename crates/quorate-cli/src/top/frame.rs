@@ -10,7 +10,10 @@ use super::{
     view::{Palette, View, first_line},
 };
 use crate::terminal::Tone;
-use quorate_operator::state::{Leadership, Level, Problem, Target};
+use quorate_operator::{
+    state::{Leadership, Level, Problem, Target},
+    view::LeaderView,
+};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -120,7 +123,7 @@ fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {
         );
     };
     let (worker, known) = match &leader.value {
-        Leadership::Leader { worker, term, remaining, .. } => {
+        Leadership::Leader { leader: LeaderView { worker, term, remaining }, .. } => {
             let term = term.map_or_else(String::new, |term| format!(" (term {term})"));
             let left = remaining.map(|left| left.saturating_sub(leader.age(now)));
             let left = left.map_or_else(String::new, |left| {

@@ -19,8 +19,8 @@ use quorate_operator::{
     Action,
     state::{Detail, JobDetail, JobsView, Key, Leadership, Round, SeenNode, Snapshot},
     view::{
-        ActiveRun, JobView, NodeView, Pause, RunEnd, ShardSetView, ShardView, ShardWorkerView, Vote,
-        WorkerView,
+        ActiveRun, JobView, LeaderView, NodeView, Pause, RunEnd, ShardSetView, ShardView, ShardWorkerView,
+        Vote, WorkerView,
     },
 };
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
@@ -168,7 +168,8 @@ fn away(name: &str) -> SeenNode {
 
 fn leader(worker: &str, term: u64) -> Leadership {
     let remaining = Some(Duration::from_secs(2));
-    Leadership::Leader { worker: worker.to_owned(), term: Some(term), since: at(BEGAN), remaining }
+    let leader = LeaderView { worker: worker.to_owned(), term: Some(term), remaining };
+    Leadership::Leader { leader, since: at(BEGAN) }
 }
 
 fn at(micros: u64) -> WallTime {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Moment,
-    view::{JobView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, name, text},
+    view::{JobView, LeaderView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, name, text},
 };
 use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use quorate::{
@@ -229,12 +229,7 @@ impl Reader {
         let known =
             self.election.leader().filter(|known| known.worker == leader.worker && known.term == leader.term);
         let since = known.map_or(leader.seen_since, |known| known.seen_since.min(leader.seen_since));
-        Leadership::Leader {
-            worker: name(&leader.worker),
-            term: leader.term.map(quorate::FencingToken::get),
-            since,
-            remaining: leader.remaining,
-        }
+        Leadership::Leader { leader: LeaderView::new(&leader), since }
     }
 
     fn read_nodes(&mut self, at: WallTime) -> Vec<SeenNode> {

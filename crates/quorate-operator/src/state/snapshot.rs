@@ -1,7 +1,9 @@
 //! The state that a page shows: what the nodes said at one moment. Text of other parties is made plain here.
 
 use super::{Examination, LeadershipPast, Messages};
-use crate::view::{ClientLease, JobView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, text};
+use crate::view::{
+    ClientLease, JobView, LeaderView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, text,
+};
 use quorate::{
     env::WallTime,
     ledger::{CopyState, LedgerCopies},
@@ -67,14 +69,10 @@ impl Deref for SeenNode {
 pub enum Leadership {
     /// A worker leads.
     Leader {
-        /// The name of the worker.
-        worker: String,
-        /// The fencing token of its lease.
-        term: Option<u64>,
+        /// The worker.
+        leader: LeaderView,
         /// The time at which this process first saw it lead.
         since: WallTime,
-        /// The time for which the lease lasts if it is not extended.
-        remaining: Option<Duration>,
     },
     /// There is no leader, as this process has seen since then.
     Vacant {

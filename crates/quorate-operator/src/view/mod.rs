@@ -3,6 +3,7 @@
 
 mod audit;
 mod job;
+mod leader;
 mod lease;
 mod message;
 mod node;
@@ -15,6 +16,7 @@ mod worker;
 
 pub use audit::{AuditEntry, AuditError};
 pub use job::{JobState, JobView, Unsent};
+pub use leader::LeaderView;
 pub use lease::ClientLease;
 pub use message::{MessageState, MessageView};
 pub use node::{NodeView, Vote, without_name};

@@ -3,7 +3,7 @@
 use super::context::{Context, JobsQuery};
 use maud::{Markup, html};
 use quorate_operator::state::{JobsView, Snapshot};
-use quorate_operator::view::JobView;
+use quorate_operator::view::{JobView, LeaderView};
 use quorate_operator::{Field, Kind, Need, Verb};
 
 /// The zones that the foot of a page offers, after the viewer's own.
@@ -138,20 +138,20 @@ fn unfreeze(context: &Context<'_>) -> Markup {
 }
 
 /// Returns the action that asks the leader to resign.
-pub(super) fn resign(state: &Snapshot, worker: &str, term: Option<u64>, context: &Context<'_>) -> Markup {
+pub(super) fn resign(state: &Snapshot, leader: &LeaderView, context: &Context<'_>) -> Markup {
     let running = state.jobs.iter().flat_map(|jobs| &jobs.list).filter(|job| job.is_running()).count();
     let effect = format!(
         "{} The runs on the leader ({running} jobs run now) must stop, and run again under the next leader if their \
          rules say so.",
         Verb::Resign.words().effect
     );
-    let term = term.map(|term| term.to_string());
+    let term = leader.term.map(|term| term.to_string());
     let target: Vec<(&str, &str)> = term.iter().map(|term| ("term", &**term)).collect();
     let effect = (running > 0).then_some(&*effect);
-    let confirm = Some(format!("Ask {worker} to resign"));
+    let confirm = Some(format!("Ask {} to resign", leader.worker));
     html! {
         div.acts role="group" aria-label="Actions" {
-            (action(context, Verb::Resign, &Ask { about: worker, effect, confirm, target: &target }))
+            (action(context, Verb::Resign, &Ask { about: &leader.worker, effect, confirm, target: &target }))
         }
     }
 }

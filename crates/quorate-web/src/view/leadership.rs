@@ -15,8 +15,8 @@ pub(super) fn leadership(
     context: &Context<'_>,
 ) -> (String, Markup) {
     let (level, headline) = match &state.leadership {
-        Leadership::Leader { worker, .. } => {
-            (Level::Well, format!("{worker} leads the group {}.", state.group))
+        Leadership::Leader { leader, .. } => {
+            (Level::Well, format!("{} leads the group {}.", leader.worker, state.group))
         }
         Leadership::Vacant { .. } if state.has_quorum() => (Level::Bad, "There is no leader.".to_owned()),
         _ => (Level::Bad, format!("No worker can lead: {}.", voting(state))),
@@ -44,14 +44,14 @@ fn facts(state: &Snapshot, context: &Context<'_>) -> Markup {
     html! {
         dl.facts {
             dt { "Group" } dd { (state.group) }
-            @if let Leadership::Leader { worker, term, since, .. } = &state.leadership {
-                dt { "Leader" } dd { (worker) ", seen leading since " (context.at(*since)) }
-                @if let Some(term) = term { dt { "Term" } dd.mono { (term) } }
+            @if let Leadership::Leader { leader, since } = &state.leadership {
+                dt { "Leader" } dd { (leader.worker) ", seen leading since " (context.at(*since)) }
+                @if let Some(term) = leader.term { dt { "Term" } dd.mono { (term) } }
             }
             dt { "Nodes" } dd { (voting(state)) }
         }
-        @if let (true, Leadership::Leader { worker, term, .. }) = (context.operate, &state.leadership) {
-            (forms::resign(state, worker, *term, context))
+        @if let (true, Leadership::Leader { leader, .. }) = (context.operate, &state.leadership) {
+            (forms::resign(state, leader, context))
         }
     }
 }

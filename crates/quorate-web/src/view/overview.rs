@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use quorate_operator::state::{
     JobsView, Leadership, Level, Problem, Snapshot, Target, Verdict, judge, shell, voting,
 };
-use quorate_operator::view::{JobState, JobView};
+use quorate_operator::view::{JobState, JobView, LeaderView};
 
 /// The number of jobs in the table of the overview. Jobs in trouble come first.
 const JOBS_MAX: usize = 20;
@@ -39,8 +39,8 @@ pub(super) fn overview(state: &Snapshot, context: &Context<'_>) -> (String, Mark
 fn detail(state: &Snapshot, context: &Context<'_>) -> Markup {
     html! {
         @match &state.leadership {
-            Leadership::Leader { worker, since, .. } => {
-                b.nw { (worker) } " leads, seen since " (context.at(*since)) ". "
+            Leadership::Leader { leader, since } => {
+                b.nw { (leader.worker) } " leads, seen since " (context.at(*since)) ". "
                 (voting(state))
                 @match state.spare() {
                     0 => ", so none may be lost.",
@@ -151,7 +151,7 @@ fn shards(state: &Snapshot) -> Markup {
 pub(super) fn lease(state: &Snapshot, context: &Context<'_>) -> Markup {
     html! {
         @match &state.leadership {
-            Leadership::Leader { worker, since, remaining, .. } => {
+            Leadership::Leader { leader: LeaderView { worker, remaining, .. }, since } => {
                 div.pair {
                     span { "Lease of " b { (worker) } }
                     @match remaining {

@@ -8,7 +8,7 @@ use quorate::{
 };
 use quorate_operator::state::{JobsView, Leadership};
 use quorate_operator::testing::{self, NOW};
-use quorate_operator::view::{JobView, Vote, WorkerView};
+use quorate_operator::view::{JobView, LeaderView, Vote, WorkerView};
 use std::time::Duration;
 
 pub(super) fn context(zone: &Zone) -> Context<'_> {
@@ -68,10 +68,8 @@ fn hostile_text_is_text_on_every_page() {
     state.nodes[1].node.vote = Vote::Refused;
     state.nodes[1].node.reason = Some(quorate_operator::view::text(HOSTILE));
     state.leadership = Leadership::Leader {
-        worker: quorate_operator::view::name(HOSTILE),
-        term: None,
+        leader: LeaderView { worker: quorate_operator::view::name(HOSTILE), term: None, remaining: None },
         since: NOW,
-        remaining: None,
     };
     let job = hostile_job();
     let detail = quorate_operator::state::JobDetail {

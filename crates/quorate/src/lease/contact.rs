@@ -171,7 +171,14 @@ mod tests {
     const ONE_OF_FIVE: [usize; 4] = [1, 2, 3, 4];
 
     fn vote(node: usize, answer: Answer) -> Vote {
-        Vote { node, ticket: 0, requests: 1, sent: Some(BootTime::default()), memory: NodeEpoch::default(), answer }
+        Vote {
+            node,
+            ticket: 0,
+            requests: 1,
+            sent: Some(BootTime::default()),
+            memory: NodeEpoch::default(),
+            answer,
+        }
     }
 
     fn grant(node: usize) -> Vote {

@@ -171,8 +171,10 @@ mod tests {
         extensions.add(vec![1], 70, extension("b"));
         extensions.add(vec![0, 1, 2], 71, extension("c"));
         let messages = extensions.take_unsent();
-        let sizes: Vec<_> =
-            messages.iter().map(|message| (message.ticket, message.requests.len(), &*message.nodes)).collect();
+        let sizes: Vec<_> = messages
+            .iter()
+            .map(|message| (message.ticket, message.requests.len(), &*message.nodes))
+            .collect();
         let all: &[usize] = &[0, 1, 2];
         assert_eq!(sizes, [(0, 64, all), (64, 6, all), (70, 1, &[1]), (71, 1, all)]);
         assert!(extensions.take_unsent().is_empty());
@@ -203,7 +205,10 @@ mod tests {
         let refused = vote(1, 1, 1, Answer::Failed(Cause::TimedOut));
         assert_eq!(counted(extensions.voted(refused)), [(7, vec![0, 1]), (8, vec![0, 1]), (9, vec![0])]);
         assert!(extensions.voted(extended(1, 2, 1)).is_none());
-        assert_eq!(counted(extensions.voted(extended(2, 0, 3))), [(7, vec![2]), (8, vec![2]), (9, vec![1, 2])]);
+        assert_eq!(
+            counted(extensions.voted(extended(2, 0, 3))),
+            [(7, vec![2]), (8, vec![2]), (9, vec![1, 2])]
+        );
         assert!(extensions.sent.is_empty());
     }
 

@@ -188,7 +188,13 @@ impl Core {
             self.node_trust.replied(now, request, &answer);
             equal += 1;
             if replies.peek() != Some(&answer) {
-                self.answer_under(memory, pending.reply.as_ref(), (ticket, equal), sent, Answer::Reply(answer));
+                self.answer_under(
+                    memory,
+                    pending.reply.as_ref(),
+                    (ticket, equal),
+                    sent,
+                    Answer::Reply(answer),
+                );
                 (ticket, equal) = (ticket.wrapping_add(equal), 0);
             }
         }
