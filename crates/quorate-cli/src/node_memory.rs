@@ -23,9 +23,13 @@ use quorate::{
     plain::plain,
     quorum::Quorum,
 };
+use std::time::Duration;
 
 /// The name of the operation `quorate nodes trust` in the audit list.
 pub(crate) const TRUST: &str = "nodes-trust";
+/// The number of times that a node is asked, which may be late, and the pause between two of them.
+const ATTEMPTS: u32 = 3;
+const AGAIN: Duration = Duration::from_millis(100);
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
 /// The number of the newest operations that are read.
@@ -62,9 +66,16 @@ async fn ask(
     let alone = Config { nodes: vec![node.clone()], ..config.clone() };
     let quorum = connect::only_looking(&alone)?;
     quorum.met(PATIENCE).await;
-    let read = read(&quorum, group).await;
+    let mut found = read(&quorum, group).await;
+    for _ in 1..ATTEMPTS {
+        if !matches!(found, Ok(Err(_))) {
+            break;
+        }
+        quorum.env().sleep(AGAIN).await;
+        found = read(&quorum, group).await;
+    }
     quorum.close().await;
-    let mut memory = match read? {
+    let mut memory = match found? {
         Ok(memory) => memory,
         Err(why) => return Ok(Err(why)),
     };
