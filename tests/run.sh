@@ -14,6 +14,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# `wait -n` of bash 4.3.
+if [ "${BASH_VERSINFO[0]}" -lt 5 ]; then
+    echo "tests/run.sh: needs bash 5, and this is $BASH_VERSION" >&2
+    exit 1
+fi
+
 say() { printf '\n== %s\n' "$*"; }
 
 # Each test that cannot run adds a line to this file (quorate-testkit, cannot_run).
@@ -347,54 +353,62 @@ LONG="workloads quick serve_crowd web guide differential faults demo"
 # For the output of the test programs, each in a file until it has ended.
 LOGS=$PWD/target/logs
 
-# run_program LOGS THREADS FOLDER PROGRAM [NAME SERVER]: runs a test program as `cargo test` does, against the program
-# SERVER if there is one: then the conformance suite leaves out the nodes that are no servers. The output goes to the
-# folder LOGS, and the title of a program that failed to the file `failed` there.
+# title PROGRAM [NAME SERVER]: prints the name of a test program, and that of the server against which it runs.
+title() {
+    local name
+    name=$(basename "$1")
+    echo "${name%-*}${2:+ against $2}"
+}
+
+# run_program LOG THREADS FOLDER PROGRAM [NAME SERVER]: runs a test program as `cargo test` does, against the program
+# SERVER if there is one: then the conformance suite leaves out the nodes that are no servers. The output goes to LOG,
+# and to LOG.ended once the program has ended. Fails as the program does.
 run_program() {
-    local logs=$1 threads=$2 folder=$3 program=$4 title log began=$SECONDS arguments=()
-    title=$(basename "$program")
-    log=$logs/$title-$BASHPID
-    title=${title%-*}
+    local log=$1 threads=$2 folder=$3 program=$4 status=0 began=$SECONDS arguments=()
     if [ -n "${5:-}" ]; then
-        title+=" against $5"
         export QUORATE_REDIS_SERVER=$6
         arguments=(--quiet --skip memory_node --skip file_node)
     fi
     {
-        say "$title"
+        say "$(title "${@:4}")"
         (
             cd "$folder" &&
                 CARGO_MANIFEST_DIR=$folder RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads} \
                     heeding "$program" "${arguments[@]}"
-        ) || echo "'$title'" >>"$logs/failed"
-        echo "$title: $((SECONDS - began)) s"
+        ) || status=$?
+        echo "$(title "${@:4}"): $((SECONDS - began)) s"
+        [ "$status" -eq 0 ] || title "${@:4}" >>"$(dirname "$log")/failed"
     } >"$log" 2>&1 </dev/null
     mv "$log" "$log.ended"
+    return "$status"
 }
 
 # run_programs LANES THREADS: runs the test programs of the standard input: in each of the lanes one after the other.
-# Prints the output of each when it has ended. Fails if one has failed.
+# Names each when it begins, and prints its output when it has ended. Fails if one has failed.
 run_programs() {
-    local lanes=$1 threads=$2 line logs running=0
+    local lanes=$1 threads=$2 line arguments logs status=0 running=0 number=0
     mkdir -p "$LOGS"
     logs=$(mktemp -d "$LOGS/XXXXXX")
     while read -r line <&3; do
         if [ "$running" -ge "$lanes" ]; then one_ended; fi
-        # shellcheck disable=SC2086 # folder, program and perhaps a server
-        run_program "$logs" "$threads" $line 3<&- &
-        running=$((running + 1))
+        read -ra arguments <<<"$line"
+        echo "begins: $(title "${arguments[@]:1}")"
+        run_program "$logs/$number" "$threads" "${arguments[@]}" 3<&- &
+        running=$((running + 1)) number=$((number + 1))
     done 3<&0
     while [ "$running" -gt 0 ]; do one_ended; done
-    [ ! -e "$logs/failed" ] || {
-        echo "tests/run.sh: tests failed in: $(xargs <"$logs/failed")" >&2
-        return 1
-    }
+    if [ "$status" -eq 0 ]; then
+        rm -r "$logs"
+        return
+    fi
+    echo "tests/run.sh: tests failed in: $(paste -sd, "$logs/failed")" >&2
+    return 1
 }
 
 # Waits for one of the programs that run_programs started, and prints its output.
 one_ended() {
     local log
-    wait -n || :
+    wait -n || status=$?
     running=$((running - 1))
     for log in "$logs"/*.ended; do
         if [ -e "$log" ]; then cat "$log" && rm "$log"; fi

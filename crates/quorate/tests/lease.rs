@@ -55,6 +55,24 @@ async fn the_loser_learns_the_holder_and_a_release_gives_it_a_larger_token() {
 }
 
 #[tokio::test]
+async fn an_extension_that_is_due_when_its_lease_is_released_does_not_set_the_lock_again() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let resource = Resource::lock("x").expect("a name");
+    for _ in 0..20 {
+        let lease = acquired(&quorum, "x", 10 * SECOND).await;
+        // The renewer gets both commands at once.
+        tokio::select! { biased;
+            _ = lease.extend() => panic!("no node has answered"),
+            () = std::future::ready(()) => {}
+        }
+        lease.release().await.expect("all nodes answer");
+        assert_eq!(quorum.inspect(&resource).await.expect("a majority").holder, None);
+    }
+    quorum.close().await;
+}
+
+#[tokio::test]
 async fn a_lease_may_be_released_before_its_renewer_has_started() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);

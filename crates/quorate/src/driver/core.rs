@@ -491,8 +491,8 @@ impl Core {
         self.answer_under(memory, pending.reply.as_ref(), (first, count), sent, answer);
     }
 
-    /// Sends a vote on that many requests, from the one with `ticket` on, to the caller. The vote belongs to the memory epoch `memory`, which
-    /// the node had when the requests were sent. The epoch may have ended since then.
+    /// Sends a vote on that many requests, from the one with `ticket` on, to the caller. The vote belongs to the memory
+    /// epoch `memory`, which the node had when the requests were sent. The epoch may have ended since then.
     fn answer_under(
         &self,
         memory: NodeEpoch,

@@ -49,7 +49,7 @@ pub(crate) enum DriverMessage {
     Late,
 }
 
-/// RequestList to one node, of one message, that have not been answered yet.
+/// Requests to one node, of one message, that have not been answered yet.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
     /// The requests to the node. `None` stands for an operator's request to end the node's quarantine, for which
@@ -119,7 +119,7 @@ impl InFlightBatch {
         mem::take(&mut self.messages).into_iter().filter_map(|message| message.pending)
     }
 
-    /// Returns whether each reply can be an answer to its request. RequestList whose callers have been answered are not
+    /// Returns whether each reply can be an answer to its request. Requests whose callers have been answered are not
     /// checked.
     pub(crate) fn is_answered_by(&self, reply: &BatchReply) -> bool {
         let answers = |(request, reply): (&Request, &Reply)| request.is_answered_by(reply);

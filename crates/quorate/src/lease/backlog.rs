@@ -28,7 +28,7 @@ pub(super) struct Backlog {
 struct Node {
     unanswered: usize,
     limit: usize,
-    /// The number of answers since the limit last changed.
+    /// The number of answers that count towards the next growth of the limit.
     answers: usize,
     halved_at: BootTime,
     /// True if its last answer was none.

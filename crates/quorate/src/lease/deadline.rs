@@ -115,6 +115,9 @@ impl LeaseDeadline {
             if is_over(seen) {
                 return false;
             }
+            if seen == stored(until) && now < until {
+                return true;
+            }
             let alive = now < BootTime::from_nanos(seen) && now < until;
             match self.swap(seen, if alive { stored(until) } else { ENDED | seen }) {
                 Ok(()) => {

@@ -1,24 +1,15 @@
-//! The extensions of leases, which are sent in groups: one message to a node has the extensions of many leases.
-//!
-//! Leases that are due at the same time form a group, and each node of the group gets one message. Its votes are held back
-//! until they decide something, so that a lease is looked at twice in a round, and not once for each node: a worker may have
-//! very many leases, which do not fit into the processor's caches.
+//! The extensions of leases, which are sent in groups: one message to a node has the extensions of many leases, and its
+//! vote is for many of them.
 
-use crate::{
-    driver::RequestList,
-    node::{Reply, Request},
-    vote::{Answer, Vote},
-};
+use crate::{driver::RequestList, node::Request, vote::Vote};
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-/// The maximum number of leases in one group: a node extends them in one script call.
+/// The maximum number of leases in one group. A server extends as many in one script call.
 const GROUP_MAX: usize = 64;
 
 /// The groups of extensions that have not been sent, or whose nodes have not all answered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Extensions {
-    /// The number of nodes whose agreement decides a round.
-    majority: usize,
     /// The ticket of the next group's first lease. The leases of a group have consecutive tickets.
     next: u64,
     unsent: Vec<Unsent>,
@@ -44,37 +35,11 @@ pub(super) struct Message {
 #[derive(Debug)]
 struct Group {
     leases: Arc<[u64]>,
-    /// The votes that have not been counted.
-    votes: Vec<Vote>,
-    /// The number of answers that are missing, and of agreeing answers that decide the round. A vote may have several.
+    /// The number of answers that are missing. A vote may have several.
     unanswered: u64,
-    undecided: u64,
-}
-
-/// Votes to count, and the ids of the leases that they concern.
-#[derive(Debug)]
-pub(super) struct Counted {
-    leases: Arc<[u64]>,
-    first: u64,
-    votes: Vec<Vote>,
-}
-
-impl Counted {
-    /// Returns the id of each lease, with the votes on it.
-    pub(super) fn each(&self) -> impl Iterator<Item = (u64, impl Iterator<Item = &Vote>)> {
-        (self.first..).zip(&*self.leases).map(|(ticket, id)| {
-            let concerns = move |vote: &&Vote| (vote.ticket..vote.ticket + vote.requests).contains(&ticket);
-            (*id, self.votes.iter().filter(concerns))
-        })
-    }
 }
 
 impl Extensions {
-    /// Creates the extensions of a worker that needs the agreement of `majority` nodes.
-    pub(super) fn new(majority: usize) -> Self {
-        Self { majority, next: 0, unsent: Vec::new(), sent: BTreeMap::new() }
-    }
-
     /// Adds the extension of a lease by `nodes`.
     pub(super) fn add(&mut self, nodes: Vec<usize>, id: u64, request: Request) {
         let fits = |group: &&mut Unsent| group.leases.len() < GROUP_MAX && group.nodes == nodes;
@@ -94,40 +59,25 @@ impl Extensions {
     }
 
     fn begin(&mut self, Unsent { nodes, leases, requests }: Unsent) -> Message {
-        let (ticket, count, asked) = (self.next, leases.len() as u64, nodes.len());
+        let (ticket, count) = (self.next, leases.len() as u64);
         self.next += count;
-        let group = Group {
-            leases: leases.into(),
-            votes: Vec::new(),
-            unanswered: count * asked as u64,
-            undecided: count * asked.min(self.majority) as u64,
-        };
+        let group = Group { leases: leases.into(), unanswered: count * nodes.len() as u64 };
         self.sent.insert(ticket, group);
         Message { nodes, requests: requests.into(), ticket }
     }
 
-    /// Takes a vote on extensions. Returns the votes that are to be counted now. Agreeing votes are held back until they
-    /// decide the round, or until another vote arrives: each node answers within the node timeout.
-    pub(super) fn voted(&mut self, vote: Vote) -> Option<Counted> {
-        let (&first, group) = self.sent.range_mut(..=vote.ticket).next_back()?;
-        let agrees = matches!(vote.answer, Answer::Reply(Reply::Extended));
-        let was_undecided = group.undecided > 0;
-        group.unanswered = group.unanswered.saturating_sub(vote.requests);
-        if agrees {
-            group.undecided = group.undecided.saturating_sub(vote.requests);
-        }
-        group.votes.push(vote);
-        let decides = was_undecided && group.undecided == 0;
-        let ends = group.unanswered == 0;
-        let counted = (!agrees || decides || ends).then(|| Counted {
-            leases: Arc::clone(&group.leases),
-            first,
-            votes: mem::take(&mut group.votes),
+    /// Notes that a node has answered. Returns the ids of the leases that the vote concerns.
+    pub(super) fn voted(&mut self, vote: &Vote) -> impl Iterator<Item = u64> + use<> {
+        let group = self.sent.range_mut(..=vote.ticket).next_back();
+        let (leases, at) = group.map_or((Arc::default(), 0), |(first, group)| {
+            group.unanswered = group.unanswered.saturating_sub(vote.requests);
+            (Arc::clone(&group.leases), vote.ticket - first)
         });
-        if ends {
+        if let Some((&first, Group { unanswered: 0, .. })) = self.sent.range(..=vote.ticket).next_back() {
             self.sent.remove(&first);
         }
-        counted
+        let ids = at..(at + vote.requests).min(leases.len() as u64);
+        ids.filter_map(move |at| leases.get(usize::try_from(at).ok()?).copied())
     }
 }
 
@@ -135,9 +85,9 @@ impl Extensions {
 mod tests {
     use super::*;
     use crate::{
-        env::BootTime,
-        node::{Cause, FencingToken, Owner, Resource},
+        node::{FencingToken, Owner, Reply, Resource},
         trust::NodeEpoch,
+        vote::Answer,
     };
     use std::time::Duration;
 
@@ -147,26 +97,14 @@ mod tests {
         Request::Extend { resource, owner, ttl, token: FencingToken::new(1), keep }
     }
 
-    fn vote(node: usize, ticket: u64, requests: u64, answer: Answer) -> Vote {
-        let (sent, memory) = (Some(BootTime::default()), NodeEpoch::default());
-        Vote { node, ticket, requests, sent, memory, answer }
-    }
-
-    fn extended(node: usize, ticket: u64, requests: u64) -> Vote {
-        vote(node, ticket, requests, Answer::Reply(Reply::Extended))
-    }
-
-    /// Returns, for each lease, the nodes whose votes are counted.
-    fn counted(votes: Option<Counted>) -> Vec<(u64, Vec<usize>)> {
-        let each = |counted: &Counted| -> Vec<_> {
-            counted.each().map(|(id, votes)| (id, votes.map(|vote| vote.node).collect())).collect()
-        };
-        votes.as_ref().map(each).unwrap_or_default()
+    fn voted(extensions: &mut Extensions, node: usize, ticket: u64, requests: u64) -> Vec<u64> {
+        let (sent, memory, answer) = (None, NodeEpoch::default(), Answer::Reply(Reply::Extended));
+        extensions.voted(&Vote { node, ticket, requests, sent, memory, answer }).collect()
     }
 
     #[test]
     fn leases_that_the_same_nodes_extend_share_a_message() {
-        let mut extensions = Extensions::new(2);
+        let mut extensions = Extensions::default();
         (0..70).for_each(|id| extensions.add(vec![0, 1, 2], id, extension("a")));
         extensions.add(vec![1], 70, extension("b"));
         extensions.add(vec![0, 1, 2], 71, extension("c"));
@@ -181,42 +119,17 @@ mod tests {
     }
 
     #[test]
-    fn votes_are_counted_when_they_decide_and_when_all_have_answered() {
-        let mut extensions = Extensions::new(3);
-        [7, 9].into_iter().for_each(|id| extensions.add((0..5).collect(), id, extension("a")));
+    fn a_vote_is_for_some_leases_of_its_group_and_a_group_ends_with_its_last_answer() {
+        let mut extensions = Extensions::default();
+        [7, 8, 9].into_iter().for_each(|id| extensions.add(vec![0, 1], id, extension("a")));
+        extensions.add(vec![1], 5, extension("b"));
         extensions.take_unsent();
-        assert!(extensions.voted(extended(0, 0, 2)).is_none());
-        assert!(extensions.voted(extended(1, 0, 2)).is_none());
-        let decided = counted(extensions.voted(extended(2, 0, 2)));
-        assert_eq!(decided, [(7, vec![0, 1, 2]), (9, vec![0, 1, 2])]);
-        assert!(extensions.voted(extended(3, 0, 2)).is_none());
-        assert_eq!(counted(extensions.voted(extended(4, 0, 2))), [(7, vec![3, 4]), (9, vec![3, 4])]);
+        assert_eq!(voted(&mut extensions, 0, 0, 3), [7, 8, 9]);
+        assert_eq!(voted(&mut extensions, 1, 0, 1), [7]);
+        assert_eq!(voted(&mut extensions, 1, 3, 1), [5], "another group");
+        assert_eq!(extensions.sent.len(), 1);
+        assert_eq!(voted(&mut extensions, 1, 1, 2), [8, 9]);
         assert!(extensions.sent.is_empty());
-        assert!(extensions.voted(extended(4, 0, 2)).is_none(), "no such group");
-    }
-
-    #[test]
-    fn a_vote_that_does_not_agree_is_counted_at_once_with_those_before_it() {
-        let mut extensions = Extensions::new(2);
-        [7, 8, 9].into_iter().for_each(|id| extensions.add(vec![0, 1, 2], id, extension("a")));
-        extensions.take_unsent();
-        assert!(extensions.voted(extended(0, 0, 3)).is_none());
-        assert!(extensions.voted(extended(1, 0, 1)).is_none());
-        let refused = vote(1, 1, 1, Answer::Failed(Cause::TimedOut));
-        assert_eq!(counted(extensions.voted(refused)), [(7, vec![0, 1]), (8, vec![0, 1]), (9, vec![0])]);
-        assert!(extensions.voted(extended(1, 2, 1)).is_none());
-        assert_eq!(
-            counted(extensions.voted(extended(2, 0, 3))),
-            [(7, vec![2]), (8, vec![2]), (9, vec![1, 2])]
-        );
-        assert!(extensions.sent.is_empty());
-    }
-
-    #[test]
-    fn a_node_that_is_asked_alone_decides_alone() {
-        let mut extensions = Extensions::new(2);
-        extensions.add(vec![2], 5, extension("a"));
-        extensions.take_unsent();
-        assert_eq!(counted(extensions.voted(extended(2, 0, 1))), [(5, vec![2])]);
+        assert_eq!(voted(&mut extensions, 1, 1, 2), [0_u64; 0], "no such group");
     }
 }

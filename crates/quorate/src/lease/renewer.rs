@@ -46,8 +46,6 @@ struct RenewalEntry {
     deadline: Arc<LeaseDeadline>,
     late: Option<VoteReceiver>,
     wake: BootTime,
-    /// The end of the validity that was set last.
-    until: BootTime,
     /// The time under which the lease waits in the backlog. Zero if it does not.
     waits: BootTime,
     /// The health check that must succeed before each extension, and the time at which it was set.
@@ -85,8 +83,7 @@ impl LeaseRenewer {
     ) -> Self {
         let (sender, votes) = vote_channel();
         let backlog = Backlog::new(pool.len(), pool.config().node_timeout);
-        let extensions = Extensions::new(pool.majority());
-        let (kept, wheel) = (LeaseMap::new(), BTreeSet::new());
+        let (kept, wheel, extensions) = (LeaseMap::new(), BTreeSet::new(), Extensions::default());
         Self { pool, commands, events, sender, votes, kept, wheel, backlog, extensions }
     }
 
@@ -108,7 +105,7 @@ impl LeaseRenewer {
                     }
                 }
                 _ = self.votes.recv_many(&mut votes, MAIL_MAX) => {
-                    votes.drain(..).for_each(|vote| self.count(env.now(), vote));
+                    votes.drain(..).for_each(|vote| self.count(env.now(), &vote));
                     self.extend_waiting(env.now());
                 }
                 () = env.stopped().cancelled() => break,
@@ -182,7 +179,6 @@ impl LeaseRenewer {
             deadline,
             late,
             wake: now,
-            until: BootTime::default(),
             waits,
             heartbeat: None,
             callers: None,
@@ -221,22 +217,19 @@ impl LeaseRenewer {
         }
     }
 
-    fn count(&mut self, now: BootTime, vote: Vote) {
+    fn count(&mut self, now: BootTime, vote: &Vote) {
         let answers = usize::try_from(vote.requests).unwrap_or(usize::MAX);
         self.backlog.answered(vote.node, answers, matches!(vote.answer, Answer::Failed(_)), now);
-        let Some(counted) = self.extensions.voted(vote) else { return };
-        for (id, votes) in counted.each() {
+        for id in self.extensions.voted(vote) {
             let Some(kept) = self.kept.get_mut(id) else { continue };
-            let mut concerned = false;
-            for vote in votes {
-                concerned = true;
-                if vote.memory.epoch == self.pool.epoch(vote.node) {
-                    kept.held.count(now, vote);
-                } else {
-                    kept.held.discount(now, vote.node); // The node may have lost its memory since.
-                }
-            }
-            if concerned {
+            let decides = if vote.memory.epoch == self.pool.epoch(vote.node) {
+                kept.held.count(now, vote)
+            } else {
+                kept.held.discount(now, vote.node); // The node may have lost its memory since.
+                true
+            };
+            // Most votes decide nothing, and a worker may have very many leases.
+            if decides || kept.callers.as_ref().is_some_and(|callers| !callers.extending.is_empty()) {
                 self.attend(now, id);
             }
         }
@@ -271,9 +264,7 @@ impl LeaseRenewer {
             kept.take_late(&self.pool);
         }
         let until = kept.held.valid_until().unwrap_or_default();
-        let is_unchanged = until == kept.until && now < until;
-        kept.until = until;
-        if !is_unchanged && !kept.deadline.set(now, until) {
+        if !kept.deadline.set(now, until) {
             self.wheel.remove(&(kept.wake, id));
             let released = kept.deadline.is_released();
             if !released {

@@ -210,8 +210,10 @@ impl LeaseState {
         self.extended_until = quorum_th(sent, self.majority()).map(|sent| sent + self.validity);
     }
 
-    /// Counts a node's vote on an extension.
-    pub(crate) fn count(&mut self, now: BootTime, vote: &Vote) {
+    /// Counts a node's vote on an extension. Returns whether this changes a decision: the end of the validity, the outcome of
+    /// the round, or which nodes are asked now.
+    pub(crate) fn count(&mut self, now: BootTime, vote: &Vote) -> bool {
+        let before = (self.extended_until, self.round_won());
         let slot = &mut self.slots[vote.node];
         slot.asked = false;
         match (&vote.answer, vote.sent) {
@@ -222,6 +224,8 @@ impl LeaseState {
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = if behind { now } else { NEVER };
                 self.retry_vouched(now);
+                let asks = self.slots.iter().any(|slot| slot.retry_at <= now);
+                asks || before != (self.extended_until, self.round_won())
             }
             (answer, sent) => {
                 let ended = !stores_lease(answer) && sent >= slot.granted();
@@ -235,6 +239,7 @@ impl LeaseState {
                 let again = !matches!(answer, Answer::Untrusted(_));
                 self.ask_again(now, vote.node, again);
                 self.count_later_grants(now, vote.node);
+                true
             }
         }
     }

@@ -11,7 +11,7 @@ use std::{borrow::Cow, error, fmt, sync::Arc, time::Duration};
 pub struct Vote {
     /// The node's index in the list.
     pub node: usize,
-    /// The number of the round, for a receiver that takes the votes of several rounds.
+    /// The number that the receiver gave the request, such as that of its round.
     pub ticket: u64,
     /// The number of requests of one message that the vote answers: those with `ticket` and the numbers after it. 1,
     /// but for the extensions of several leases.

@@ -14,7 +14,7 @@ use crate::{
 use std::sync::Arc;
 
 /// The maximum number of requests in one batch.
-const BATCH_MAX: usize = 256;
+const BATCH_MAX: u64 = 256;
 /// The maximum number of batches in flight. The number is small for two reasons: requests that arrive
 /// meanwhile gather into one batch, and a dead connection loses few bytes.
 pub(super) const IN_FLIGHT_MAX: usize = 2;
@@ -30,8 +30,12 @@ impl Core {
     /// Returns whether queued requests may be sent now. A second batch is sent only if it is as large as the
     /// batch in flight. A smaller batch grows until the reply arrives.
     fn has_batch(&self) -> bool {
-        let in_flight = self.in_flight.last().map_or(0, |batch| batch.messages.len());
-        self.in_flight.len() < IN_FLIGHT_MAX && !self.queue.is_empty() && self.queue.len() >= in_flight
+        let mut missing = self.in_flight.last().map_or(0, |batch| batch.requests() as u64);
+        let mut reaches = |pending: &PendingRequest| {
+            missing = missing.saturating_sub(pending.count());
+            missing == 0
+        };
+        self.in_flight.len() < IN_FLIGHT_MAX && self.queue.iter().any(&mut reaches)
     }
 
     /// Sends one batch if there is one to send. Returns whether another call may send more.
@@ -46,7 +50,10 @@ impl Core {
         let failed_test = self.node_trust.failed_test();
         let mut requests = Vec::new();
         let mut sent = Vec::new();
-        while requests.len() < BATCH_MAX
+        let fits = |requests: &[Request], next: &PendingRequest| {
+            requests.is_empty() || requests.len() as u64 + next.count() <= BATCH_MAX
+        };
+        while self.queue.front().is_some_and(|next| fits(&requests, next))
             && let Some(pending) = self.queue.pop_front()
         {
             match (pending.requests.as_deref(), &objection) {

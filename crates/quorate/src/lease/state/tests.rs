@@ -51,7 +51,7 @@ fn renewed_every_third_of_the_ttl_on_all_nodes() {
     assert!(held.wake() <= at(1000) + third && held.wake() + tick > at(1000) + third);
     assert!(held.due(at(4000)).is_empty());
     assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
-    (2..5).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+    (2..5).for_each(|node| _ = held.count(at(4401), &extended(node, 4400)));
     assert_eq!(held.valid_until(), Some(at(4400 + 9698)));
     assert!(held.advance(at(4401)).is_empty(), "still held");
 }
@@ -87,10 +87,10 @@ fn failures_are_retried_until_the_step_down_and_the_events_keep_their_order() {
 #[test]
 fn recovery_from_at_risk_is_told() {
     let mut held = held();
-    held.due(at(4400)).into_iter().for_each(|node| held.count(at(4500), &late(node, 4400)));
+    held.due(at(4400)).into_iter().for_each(|node| _ = held.count(at(4500), &late(node, 4400)));
     assert_eq!(held.advance(at(4500)), [LeaseEvent::AtRisk]);
     assert_eq!(held.due(at(5000)), [0, 1, 2, 3, 4]);
-    (0..3).for_each(|node| held.count(at(5001), &extended(node, 5000)));
+    (0..3).for_each(|node| _ = held.count(at(5001), &extended(node, 5000)));
     assert_eq!(held.advance(at(5001)), [LeaseEvent::Held]);
 }
 
@@ -109,13 +109,13 @@ fn a_node_that_forgot_stops_counting_at_once() {
 fn a_node_whose_answer_does_not_count_is_asked_again() {
     let mut held = held();
     assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
-    (0..4).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+    (0..4).for_each(|node| _ = held.count(at(4401), &extended(node, 4400)));
     held.discount(at(4401), 4);
     assert!(held.due(at(4402)).is_empty(), "the round is won without it");
     assert_eq!(held.due(at(4400) + Duration::from_secs(10) / 3), [0, 1, 2, 3, 4]);
     held.discount(at(8000), 4);
-    (0..2).for_each(|node| held.count(at(8000), &extended(node, 7800)));
-    (2..4).for_each(|node| held.count(at(8000), &late(node, 7800)));
+    (0..2).for_each(|node| _ = held.count(at(8000), &extended(node, 7800)));
+    (2..4).for_each(|node| _ = held.count(at(8000), &late(node, 7800)));
     assert_eq!(held.round_since(at(7700)), Some(false), "no node is awaited");
     assert_eq!(held.due(at(8600)), [2, 3, 4], "and before the next round where this one needs it");
 }
@@ -125,7 +125,7 @@ fn after_the_step_down_nothing_is_extended() {
     let mut held = held();
     assert_eq!(held.advance(at(9000)), [LeaseEvent::StepDown]);
     assert!(held.due(at(9000)).is_empty());
-    (0..3).for_each(|node| held.count(at(9001), &extended(node, 8999)));
+    (0..3).for_each(|node| _ = held.count(at(9001), &extended(node, 8999)));
     assert!(held.advance(at(9001)).is_empty(), "a step-down is not taken back");
 }
 
@@ -134,11 +134,11 @@ fn what_may_be_held_for_so_long_ends_then_and_is_not_extended_beyond() {
     let mut held = held();
     held.limit(Some(at(15_000)));
     assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
-    (0..5).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+    (0..5).for_each(|node| _ = held.count(at(4401), &extended(node, 4400)));
     assert_eq!(held.valid_until(), Some(at(4400 + 9698)));
     let next = at(4400) + Duration::from_secs(10) / 3;
     assert_eq!(held.due(next), [0, 1, 2, 3, 4]);
-    (0..5).for_each(|node| held.count(at(7800), &extended(node, 7734)));
+    (0..5).for_each(|node| _ = held.count(at(7800), &extended(node, 7734)));
     assert_eq!(held.valid_until(), Some(at(15_000)), "not for the 9,698 ms that were granted");
     assert!(held.due(at(11_100)).is_empty(), "the keys stand for long enough");
     assert_eq!(held.wake(), at(13_000), "the grace before the end");
@@ -157,7 +157,7 @@ fn who_is_stuck_is_not_extended_until_it_says_that_it_gets_on() {
     assert_eq!(held.wake(), at(4400) + Duration::from_millis(500), "and is looked at again");
     held.health_checked(at(4900), true);
     assert_eq!(held.due(at(4900)), [0, 1, 2, 3, 4]);
-    (0..3).for_each(|node| held.count(at(4901), &extended(node, 4900)));
+    (0..3).for_each(|node| _ = held.count(at(4901), &extended(node, 4900)));
     assert_eq!(held.advance(at(4901)), [LeaseEvent::Held]);
     let mut now = held.wake();
     let mut events = Vec::new();
@@ -189,7 +189,7 @@ fn a_lease_that_is_still_held_is_extended_to_the_nodes_that_were_spared() {
     assert_eq!(held.unasked().collect::<Vec<_>>(), [3, 4]);
     assert_eq!(held.due(at(1050)), [3, 4]);
     assert_eq!(held.unasked().count(), 0, "from now on they may hold it");
-    (3..5).for_each(|node| held.count(at(1051), &extended(node, 1050)));
+    (3..5).for_each(|node| _ = held.count(at(1051), &extended(node, 1050)));
     assert_eq!(held.valid_until(), Some(at(1000 + 9698)), "it is no renewal");
     held.forget_unless(at(1100), |node, _| node != 1);
     assert_eq!(held.valid_until(), Some(at(1000 + 9698)), "and one of them may forget now");
@@ -220,12 +220,12 @@ fn the_spread_asks_no_health_check_and_ignores_a_limit_that_is_covered() {
 fn a_failed_spread_is_left_to_the_first_round_of_extensions() {
     let mut held = thrifty();
     assert_eq!(held.due(at(1050)), [3, 4]);
-    (3..5).for_each(|node| held.count(at(1150), &late(node, 1050)));
+    (3..5).for_each(|node| _ = held.count(at(1150), &late(node, 1050)));
     assert_eq!(held.wake(), at(2150));
     assert_eq!(held.due(at(2150)), [3, 4]);
     assert_eq!(held.due(at(4400)), [0, 1, 2], "two votes are pending");
-    (3..5).for_each(|node| held.count(at(4410), &late(node, 2150)));
-    (0..3).for_each(|node| held.count(at(4410), &extended(node, 4400)));
+    (3..5).for_each(|node| _ = held.count(at(4410), &late(node, 2150)));
+    (0..3).for_each(|node| _ = held.count(at(4410), &extended(node, 4400)));
     assert!(held.due(at(6000)).is_empty(), "the round is won");
 }
 
@@ -268,8 +268,8 @@ fn a_lease_that_too_few_nodes_still_store_ends_at_once() {
     for gone in [held_by_another, |node, sent| later_grants(node, sent, 9)] {
         let mut held = held();
         assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
-        (3..5).for_each(|node| held.count(at(4401), &extended(node, 4400)));
-        (0..2).for_each(|node| held.count(at(4401), &gone(node, 4400)));
+        (3..5).for_each(|node| _ = held.count(at(4401), &extended(node, 4400)));
+        (0..2).for_each(|node| _ = held.count(at(4401), &gone(node, 4400)));
         assert_eq!(held.valid_until(), Some(at(1000 + 9698)), "three nodes store it");
         held.count(at(4402), &gone(2, 4400));
         assert_eq!(held.valid_until(), None);
@@ -286,7 +286,7 @@ fn a_holder_vouches_for_later_grants_only_after_a_majority_has_extended_its_leas
     held.count(at(1051), &later_grants(3, 1050, 9));
     assert_eq!(held.token_for(3), token(7));
     assert_eq!(held.due(at(1051)), [0, 1, 2, 4], "a round of its own, at once");
-    (0..2).for_each(|node| held.count(at(1052), &extended(node, 1051)));
+    (0..2).for_each(|node| _ = held.count(at(1052), &extended(node, 1051)));
     assert_eq!((held.token_for(3), held.due(at(1052)).len()), (token(7), 0), "two are no majority");
     held.count(at(1053), &extended(2, 1051));
     assert_eq!((held.token_for(3), held.token_for(0)), (token(9), token(7)));
@@ -300,7 +300,7 @@ fn a_holder_vouches_for_later_grants_only_after_a_majority_has_extended_its_leas
     assert!(next > at(4000), "{next:?}");
     assert_eq!(held.due(next), [0, 1, 2, 3, 4]);
     let sent = next.as_nanos() / 1_000_000 + 1;
-    (0..3).for_each(|node| held.count(at(sent), &extended(node, sent)));
+    (0..3).for_each(|node| _ = held.count(at(sent), &extended(node, sent)));
     held.count(at(sent), &later_grants(3, sent, 10));
     assert_eq!((held.token_for(3), held.due(at(sent))), (token(10), vec![3]));
     held.count(at(sent + 1), &extended(3, sent));
@@ -317,4 +317,19 @@ fn the_outcomes_of_a_lease_keep_each_node_s_answer() {
     let outcomes: Vec<String> = held.outcomes().map(|outcome| outcome.to_string()).collect();
     let pending = "had not answered yet";
     assert_eq!(outcomes, ["refused: the node failed: OOM", "agreed", pending, pending, pending]);
+}
+
+#[test]
+fn a_vote_that_decides_nothing_says_so() {
+    let mut held = held();
+    assert_eq!(held.due(at(4400)).len(), 5);
+    let decides: Vec<bool> = (0..5).map(|node| held.count(at(4401), &extended(node, 4400))).collect();
+    assert_eq!(decides, [false, false, true, false, false], "the third one is a majority");
+    assert_eq!(held.due(at(8000)).len(), 5);
+    assert!(held.count(at(8001), &late(0, 8000)), "the node is asked again later");
+    assert!(!held.count(at(8001), &extended(1, 8000)));
+    assert!(
+        held.count(at(8001), &extended(2, 4400)),
+        "the node was not asked in this round, and is asked now"
+    );
 }
