@@ -347,8 +347,11 @@ programs_named() {
     echo "/($*)-[0-9a-f]*( |$)"
 }
 
-# Programs that take long and mostly wait. They begin first, so that at the end none of them runs alone.
-LONG="workloads quick serve_crowd web guide differential faults demo"
+# Programs that load the machine and have short times to meet: no two of them run at a time.
+HEAVY="workloads faults quick"
+
+# Other programs that take long. They begin first, so that at the end none of them runs alone.
+LONG="serve_crowd web guide differential demo"
 
 # For the output of the test programs, each in a file until it has ended.
 LOGS=$PWD/target/logs
@@ -383,19 +386,30 @@ run_program() {
     return "$status"
 }
 
-# run_programs LANES THREADS: runs the test programs of the standard input: in each of the lanes one after the other.
-# Names each when it begins, and prints its output when it has ended. Fails if one has failed.
+# run_programs LANES THREADS: runs the test programs of the standard input: as many at a time as there are lanes, and one
+# of those that are HEAVY. Names each when it begins, and prints its output when it has ended. Fails if one has failed.
 run_programs() {
-    local lanes=$1 threads=$2 line arguments logs status=0 running=0 number=0
+    local lanes=$1 threads=$2 line heavy=() light=() busy='' pattern logs status=0 running=0 number=0
     mkdir -p "$LOGS"
     logs=$(mktemp -d "$LOGS/XXXXXX")
-    while read -r line <&3; do
-        if [ "$running" -ge "$lanes" ]; then one_ended; fi
-        read -ra arguments <<<"$line"
-        echo "begins: $(title "${arguments[@]:1}")"
-        run_program "$logs/$number" "$threads" "${arguments[@]}" 3<&- &
-        running=$((running + 1)) number=$((number + 1))
-    done 3<&0
+    # shellcheck disable=SC2086 # a list of names
+    pattern=$(programs_named $HEAVY)
+    while read -r line; do
+        if [[ $line =~ $pattern ]]; then heavy+=("$line"); else light+=("$line"); fi
+    done
+    while [ $((${#heavy[@]} + ${#light[@]})) -gt 0 ]; do
+        if [ "$running" -ge "$lanes" ]; then
+            one_ended
+        elif [ "${#heavy[@]}" -gt 0 ] && ! { [ -n "$busy" ] && kill -0 "$busy" 2>/dev/null; }; then
+            begin "${heavy[0]}"
+            busy=$! heavy=("${heavy[@]:1}")
+        elif [ "${#light[@]}" -gt 0 ]; then
+            begin "${light[0]}"
+            light=("${light[@]:1}")
+        else
+            one_ended
+        fi
+    done
     while [ "$running" -gt 0 ]; do one_ended; done
     if [ "$status" -eq 0 ]; then
         rm -r "$logs"
@@ -403,6 +417,15 @@ run_programs() {
     fi
     echo "tests/run.sh: tests failed in: $(paste -sd, "$logs/failed")" >&2
     return 1
+}
+
+# begin LINE: starts the test program of a line of the list, for run_programs.
+begin() {
+    local arguments
+    read -ra arguments <<<"$1"
+    echo "begins: $(title "${arguments[@]:1}")"
+    run_program "$logs/$number" "$threads" "${arguments[@]}" &
+    running=$((running + 1)) number=$((number + 1))
 }
 
 # Waits for one of the programs that run_programs started, and prints its output.

@@ -68,7 +68,14 @@ fn run(args: &Args) -> Result<(Report, String), String> {
             report.skip(scenario.name, "servers given by URL are not stopped; leave --url out");
             continue;
         }
-        match (scenario.run)(&plan, &servers) {
+        let mut measured = (scenario.run)(&plan, &servers);
+        for _ in 1..plan.attempts {
+            if let Err(error) = &measured {
+                eprintln!("{}: {error}; again …", scenario.name);
+                measured = (scenario.run)(&plan, &Servers::new(args)?);
+            }
+        }
+        match measured {
             Ok(rows) => report.add(scenario.name, scenario.what, rows),
             Err(error) => {
                 eprintln!("{}: {error}", scenario.name);

@@ -4,6 +4,8 @@ use std::time::Duration;
 /// The duration and the size of each measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// The number of times that a scenario is run until it succeeds. A busy machine keeps servers from answering in time.
+    pub(crate) attempts: usize,
     /// The number of rounds for each rival.
     pub(crate) rounds: usize,
     /// The length of a round.
@@ -55,6 +57,7 @@ impl Plan {
         let seconds = Duration::from_secs;
         let mut plan = match args.quick {
             false => Self {
+                attempts: 1,
                 rounds: 9,
                 round: seconds(1),
                 tasks: vec![1, 4, 16, 64, 256, 1024],
@@ -76,6 +79,7 @@ impl Plan {
                 leases_per_stop: 50,
             },
             true => Self {
+                attempts: 3,
                 rounds: 1,
                 round: Duration::from_millis(100),
                 tasks: vec![1, 16],
