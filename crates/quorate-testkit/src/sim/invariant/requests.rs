@@ -27,7 +27,7 @@ use std::{
 ///   tick of a trigger is the moment of the request. The ticks of a back-fill are those of its span, oldest
 ///   first.
 /// - An accepted request was stored on a majority. Each run of the request has started, or the job's history
-///   says how the run ended.
+///   says, or said on a majority, how the run ended.
 /// - A pause that was accepted takes effect [`NOTICED_IN`] later, until a request to resume the job is sent. In
 ///   this time, no tick of the job's schedule starts that is due before the end of the pause. There is one
 ///   exception: if a tick of an at-least-once job was started before the pause, its attempts continue, under the
@@ -47,6 +47,9 @@ pub(super) struct Requests {
     /// For each job whose accepted pause is in force, that pause.
     in_force: BTreeMap<Arc<str>, Pause>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
+    /// For each request, the entries of its runs that servers have received, by ledger and key, and these servers. Servers
+    /// may lose an entry later, and no leader copies histories.
+    received: BTreeMap<RequestId, BTreeMap<(String, Arc<str>), (HistoryEntry, BTreeSet<String>)>>,
     judged: u64,
     forgotten: u64,
     pauses: u64,
@@ -78,8 +81,13 @@ impl Invariant for Requests {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
-        for stored in event.stored().into_iter().filter(|stored| stored.ledger == POOL) {
-            self.written(stored);
+        let history = format!("{POOL}{{{}", HistoryEntry::part(""));
+        for stored in event.stored() {
+            if stored.ledger == POOL {
+                self.written(stored);
+            } else if stored.ledger.starts_with(&history) {
+                self.received(stored);
+            }
         }
         match event {
             Event::RunStarted(start) => return self.started(now, start),
@@ -117,6 +125,14 @@ impl Requests {
         if let Some(id) = id {
             self.stored.entry(id).or_default().insert(node);
         }
+    }
+
+    fn received(&mut self, stored: crate::sim::Stored<'_>) {
+        let Ok(entry) = HistoryEntry::parse(stored.value) else { return };
+        let Some(id) = entry.cause.request() else { return };
+        let key = (stored.ledger.to_owned(), Arc::clone(stored.key));
+        let entries = self.received.entry(id).or_default();
+        entries.entry(key).or_insert((entry, BTreeSet::new())).1.insert(stored.node.to_owned());
     }
 
     fn answered(&mut self, now: Duration, number: u64, told: &Told) -> Result<(), String> {
@@ -201,7 +217,9 @@ impl Requests {
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.log.freezes().is_founded_since(sent.asked.at);
             (self.judged, self.forgotten) = (self.judged + 1, self.forgotten + u64::from(forgotten));
-            let entries = || self.histories.get(job).into_iter().flatten();
+            let received = self.received.get(&id).into_iter().flat_map(BTreeMap::values);
+            let received = received.filter(|(_, servers)| servers.len() >= MAJORITY).map(|(entry, _)| entry);
+            let entries = || self.histories.get(job).into_iter().flatten().chain(received.clone());
             let due = match ask {
                 JobAction::Trigger { .. } => None,
                 _ => Some(ticks(spec, sent)),

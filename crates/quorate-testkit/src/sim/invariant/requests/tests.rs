@@ -1,5 +1,8 @@
 use super::{super::pool_log::made, *};
-use quorate::scheduler::RunCause;
+use quorate::{
+    node::FencingToken,
+    scheduler::{RunCause, RunOutcome},
+};
 
 const ASK: &str = "ask/00000000000000000000000000000007";
 
@@ -56,6 +59,28 @@ fn an_accepted_request_is_carried_out() {
         .unwrap();
     assert!(settle(&mut other).is_err());
 
+    for (servers, was_entered) in [(2, false), (3, true)] {
+        let mut entered = triggered(3).0;
+        let entry = HistoryEntry {
+            job: "led".into(),
+            tick: made::at(5_000),
+            until: None,
+            cause: RunCause::Triggered { id: made::id(7) },
+            end: RunOutcome::Lost,
+            reason: "".into(),
+            worker: "w0".into(),
+            term: FencingToken::new(1),
+            started: None,
+            took: None,
+            attempts: 0,
+            attempt_error: None,
+            output: None,
+        };
+        let (ledger, record) =
+            (format!("{POOL}{{{}}}", HistoryEntry::part("led")), entry.clone().into_record(entry.tick));
+        made::written(&mut entered, &ledger, &entry.key(), &record.value, servers).unwrap();
+        assert_eq!(settle(&mut entered).is_ok(), was_entered, "{servers} servers had its entry");
+    }
     let mut forgotten = triggered(3).0;
     made::founded(&mut forgotten, 5_200, POOL, 2).unwrap();
     assert_eq!((settle(&mut forgotten), forgotten.forgotten), (Ok(()), 1));
