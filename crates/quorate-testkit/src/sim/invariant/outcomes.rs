@@ -130,24 +130,10 @@ fn show(entry: &HistoryEntry) -> String {
 #[cfg(test)]
 mod tests {
     use super::{super::pool_log::made, *};
-    use quorate::{node::FencingToken, scheduler::RunCause};
 
     fn entry(job: &str, term: u64, (tick, until): (u64, u64), end: RunOutcome) -> HistoryEntry {
-        HistoryEntry {
-            job: job.into(),
-            tick: made::at(tick),
-            until: (until != tick).then(|| made::at(until)),
-            cause: RunCause::Scheduled,
-            end,
-            reason: "".into(),
-            worker: "w0".into(),
-            term: FencingToken::new(term),
-            started: None,
-            took: None,
-            attempts: 0,
-            attempt_error: None,
-            output: None,
-        }
+        let until = (until != tick).then(|| made::at(until));
+        HistoryEntry { until, ..made::entry(job, tick, term, end) }
     }
 
     /// Lets this number of servers receive the entry.

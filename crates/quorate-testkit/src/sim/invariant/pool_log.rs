@@ -287,7 +287,7 @@ pub(super) mod made {
             FencingToken, Incarnation, Record, Reply, Request,
             copy::{LeadAct, Put, Seal},
         },
-        scheduler::{RequestId, RunCause},
+        scheduler::{HistoryEntry, RequestId, RunCause, RunOutcome},
     };
     use std::{sync::Arc, time::Duration};
 
@@ -309,6 +309,25 @@ pub(super) mod made {
         let (term, memory) = (FencingToken::new(term), Incarnation::default());
         let (seal, act) = (Seal { term, leader: 1 }, LeadAct::Mark { founded: term });
         Request::Lead { ledger: ledger.into(), seal, memory, act }
+    }
+
+    /// Returns the history entry of a scheduled tick that one worker ran or left out.
+    pub(crate) fn entry(job: &str, due: u64, term: u64, end: RunOutcome) -> HistoryEntry {
+        HistoryEntry {
+            job: job.into(),
+            tick: at(due),
+            until: None,
+            cause: RunCause::Scheduled,
+            end,
+            reason: "".into(),
+            worker: "w0".into(),
+            term: FencingToken::new(term),
+            started: None,
+            took: None,
+            attempts: 0,
+            attempt_error: None,
+            output: None,
+        }
     }
 
     /// Returns a correct start of a tick, at the time at which the tick is due.

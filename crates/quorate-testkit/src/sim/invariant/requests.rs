@@ -47,9 +47,9 @@ pub(super) struct Requests {
     /// For each job whose accepted pause is in force, that pause.
     in_force: BTreeMap<Arc<str>, Pause>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
-    /// For each request, the entries of its runs that servers have received, by ledger and key, and these servers. Servers
-    /// may lose an entry later, and no leader copies histories.
-    received: BTreeMap<RequestId, BTreeMap<(String, Arc<str>), (HistoryEntry, BTreeSet<String>)>>,
+    /// For each entry of runs on request, by the request and the first and the last tick, the servers that have received it.
+    /// They may lose it later, and no leader copies histories.
+    received: BTreeMap<(RequestId, WallTime, WallTime), BTreeSet<String>>,
     judged: u64,
     forgotten: u64,
     pauses: u64,
@@ -81,12 +81,11 @@ impl Invariant for Requests {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
-        let history = format!("{POOL}{{{}", HistoryEntry::part(""));
         for stored in event.stored() {
-            if stored.ledger == POOL {
-                self.written(stored);
-            } else if stored.ledger.starts_with(&history) {
-                self.received(stored);
+            match stored.ledger.strip_prefix(POOL) {
+                Some("") => self.written(stored),
+                Some(part) if part.starts_with("{history:") => self.received(stored),
+                _ => {}
             }
         }
         match event {
@@ -130,9 +129,8 @@ impl Requests {
     fn received(&mut self, stored: crate::sim::Stored<'_>) {
         let Ok(entry) = HistoryEntry::parse(stored.value) else { return };
         let Some(id) = entry.cause.request() else { return };
-        let key = (stored.ledger.to_owned(), Arc::clone(stored.key));
-        let entries = self.received.entry(id).or_default();
-        entries.entry(key).or_insert((entry, BTreeSet::new())).1.insert(stored.node.to_owned());
+        let ticks = (id, entry.tick, entry.until.unwrap_or(entry.tick));
+        self.received.entry(ticks).or_default().insert(stored.node.to_owned());
     }
 
     fn answered(&mut self, now: Duration, number: u64, told: &Told) -> Result<(), String> {
@@ -217,9 +215,8 @@ impl Requests {
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.log.freezes().is_founded_since(sent.asked.at);
             (self.judged, self.forgotten) = (self.judged + 1, self.forgotten + u64::from(forgotten));
-            let received = self.received.get(&id).into_iter().flat_map(BTreeMap::values);
-            let received = received.filter(|(_, servers)| servers.len() >= MAJORITY).map(|(entry, _)| entry);
-            let entries = || self.histories.get(job).into_iter().flatten().chain(received.clone());
+            let entries = || self.histories.get(job).into_iter().flatten();
+            let received = || self.received.iter().filter(|(_, servers)| servers.len() >= MAJORITY);
             let due = match ask {
                 JobAction::Trigger { .. } => None,
                 _ => Some(ticks(spec, sent)),
@@ -230,7 +227,7 @@ impl Requests {
                 let ran = self.log.of_request(id).any(|run| is_of(run.start.at, run.start.at));
                 ran || entries().any(|entry| {
                     entry.cause.request() == Some(id) && is_of(entry.tick, entry.until.unwrap_or(entry.tick))
-                })
+                }) || received().any(|((of, first, last), _)| *of == id && is_of(*first, *last))
             };
             let lacking = match due {
                 None => (!told(None)).then_some(sent.asked.at),

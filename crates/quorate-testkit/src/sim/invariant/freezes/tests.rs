@@ -1,7 +1,7 @@
 use super::{super::pool_log::made, *};
 use quorate::{
     internals::{GroupFreeze, Paused},
-    node::{FencingToken, Reply},
+    node::Reply,
     scheduler::RunCause,
 };
 
@@ -94,21 +94,8 @@ fn an_open_request_to_end_the_freeze_leaves_it_unjudged() {
 }
 
 fn entry(job: &str, tick: u64, until: u64) -> HistoryEntry {
-    HistoryEntry {
-        job: job.into(),
-        tick: made::at(tick),
-        until: Some(made::at(until)),
-        cause: RunCause::Scheduled,
-        end: RunOutcome::SkippedFrozen,
-        reason: "the group was frozen by me".into(),
-        worker: "w0".into(),
-        term: FencingToken::new(1),
-        started: None,
-        took: None,
-        attempts: 0,
-        attempt_error: None,
-        output: None,
-    }
+    let (until, reason) = (Some(made::at(until)), "the group was frozen by me".into());
+    HistoryEntry { until, reason, ..made::entry(job, tick, 1, RunOutcome::SkippedFrozen) }
 }
 
 #[test]

@@ -1,23 +1,7 @@
-use super::{super::pool_log::made, *};
-use quorate::{node::FencingToken, scheduler::RunCause};
-
-fn entry(job: &str, due: u64, run: u64, end: RunOutcome) -> HistoryEntry {
-    HistoryEntry {
-        job: job.into(),
-        tick: made::at(due),
-        until: None,
-        cause: RunCause::Scheduled,
-        end,
-        reason: "".into(),
-        worker: "w0".into(),
-        term: FencingToken::new(run),
-        started: None,
-        took: None,
-        attempts: 0,
-        attempt_error: None,
-        output: None,
-    }
-}
+use super::{
+    super::pool_log::made::{self, entry},
+    *,
+};
 
 fn read(histories: &mut Histories, entries: &[HistoryEntry]) -> Result<(), String> {
     let (job, page) = (entries[0].job.clone(), &entries[..entries.len().min(3)]);

@@ -1,8 +1,5 @@
 use super::{super::pool_log::made, *};
-use quorate::{
-    node::FencingToken,
-    scheduler::{RunCause, RunOutcome},
-};
+use quorate::scheduler::{RunCause, RunOutcome};
 
 const ASK: &str = "ask/00000000000000000000000000000007";
 
@@ -61,21 +58,8 @@ fn an_accepted_request_is_carried_out() {
 
     for (servers, was_entered) in [(2, false), (3, true)] {
         let mut entered = triggered(3).0;
-        let entry = HistoryEntry {
-            job: "led".into(),
-            tick: made::at(5_000),
-            until: None,
-            cause: RunCause::Triggered { id: made::id(7) },
-            end: RunOutcome::Lost,
-            reason: "".into(),
-            worker: "w0".into(),
-            term: FencingToken::new(1),
-            started: None,
-            took: None,
-            attempts: 0,
-            attempt_error: None,
-            output: None,
-        };
+        let cause = RunCause::Triggered { id: made::id(7) };
+        let entry = HistoryEntry { cause, ..made::entry("led", 5_000, 1, RunOutcome::Lost) };
         let (ledger, record) =
             (format!("{POOL}{{{}}}", HistoryEntry::part("led")), entry.clone().into_record(entry.tick));
         made::written(&mut entered, &ledger, &entry.key(), &record.value, servers).unwrap();
