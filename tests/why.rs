@@ -123,7 +123,8 @@ fn each_reason_is_given_with_its_evidence() {
     assert_eq!((&failed["reason"], &failed["entry"]["outcome"]), (&"ran".into(), &"failed".into()));
     assert!(has(&failed, "text", "3") && has(&failed, "action", "jobs history broken"), "{failed}");
     bench.jobs(&["why", "broken", "--at", &tick]).expect(0).tells(&[
-        "broken: ran: it ran:",
+        &format!("broken: ran: the scheduled run of {tick} failed after "),
+        ": exit status 3\n",
         "  evidence  ",
         "  to do ",
     ]);

@@ -188,6 +188,19 @@ impl Network {
         Ok(())
     }
 
+    /// Runs a command of the page. If it does not end, the error says what runs on the machines, and what was logged.
+    fn run(&mut self, machine: &str, line: usize, command: &str) -> Result<(i32, String), String> {
+        let shell = self.machines.get_mut(machine).ok_or(format!("{line}: {machine} is off"))?;
+        shell.run(command).map_err(|why| {
+            let logs = self.dir.path().join("*/*.log");
+            let look = format!(
+                "ps -eo pid,ppid,stat,wchan:20,etimes,args; tail -n 20 {} </dev/null || :",
+                logs.display()
+            );
+            format!("{line}: {why}\n{}", self.prepare(&look).unwrap_or_else(|why| why))
+        })
+    }
+
     pub(crate) fn step(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::File { machines, name, text } => {
@@ -200,9 +213,7 @@ impl Network {
                 Ok(())
             }
             Step::Run { line, machine, command, output: shown } => {
-                let shell = self.machines.get_mut(machine).ok_or(format!("{line}: {machine} is off"))?;
-                let mut run = || shell.run(command).map_err(|why| format!("{line}: {why}"));
-                let (mut status, mut output) = run()?;
+                let (mut status, mut output) = self.run(machine, *line, command)?;
                 let began = SystemWorld.now();
                 while !(status == 0 && matches(shown, &output)) {
                     let patience = if status == 0 && is_updating() { BRIEFLY } else { PATIENCE };
@@ -212,7 +223,7 @@ impl Network {
                         break;
                     }
                     thread::sleep(BETWEEN_LOOKS);
-                    (status, output) = run()?;
+                    (status, output) = self.run(machine, *line, command)?;
                 }
                 if status == 0 && matches(shown, &output) {
                     return Ok(());

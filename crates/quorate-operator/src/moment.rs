@@ -4,7 +4,10 @@ use jiff::{
     civil::{Date, DateTime, Time},
     tz::{TimeZone, TimeZoneDatabase},
 };
-use quorate::{env::WallTime, scheduler::Zone};
+use quorate::{
+    env::WallTime,
+    scheduler::{Jobs, Zone},
+};
 use std::{ops::Range, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -96,6 +99,24 @@ impl Moment {
             Self::Exact(at) => Some(at),
             _ => None,
         }
+    }
+
+    /// Returns the tick of the job that the moment names: the last one in its span, or else the first one that has not come
+    /// yet, or else the begin of the span. A schedule that cannot be read is no error here: the answer to a question about
+    /// the tick says why.
+    ///
+    /// # Cancel safety
+    /// Safe: it only reads.
+    pub async fn tick(self, jobs: &Jobs, job: &str, now: WallTime) -> WallTime {
+        if let Some(exact) = self.exact() {
+            return exact;
+        }
+        let Ok(schedule) = jobs.schedule(job).await else { return self.span(&Zone::UTC, now).start };
+        let span = self.span(schedule.zone(), now);
+        let before = |at: WallTime| at - Duration::from_micros(1);
+        let has_come = schedule.last_within(before(span.start), before(span.end).min(now));
+        let is_to_come = || schedule.next_after(before(span.start)).filter(|tick| *tick < span.end);
+        has_come.or_else(is_to_come).unwrap_or(span.start)
     }
 }
 

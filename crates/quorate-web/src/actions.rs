@@ -2,7 +2,7 @@
 
 use crate::{
     access::Access,
-    routes::with_headers,
+    routes::{self, with_cookie, with_headers},
     site::Site,
     time::Zone,
     view::{Notice, View},
@@ -87,9 +87,7 @@ pub(crate) async fn sign_in(State(site): State<Arc<Site>>, request: Request) -> 
     let may = if access == Access::Operate { "operate" } else { "read" };
     tracing::info!(requester = visit.requester, may, "signed in");
     let browser = site.browsers.sign_in(access, site.env());
-    let mut response = redirect(visit, "/");
-    add_cookie(&mut response, visit.browser_cookie(&browser));
-    response
+    with_cookie(redirect(visit, "/"), visit.browser_cookie(&browser))
 }
 
 pub(crate) async fn sign_out(State(site): State<Arc<Site>>, request: Request) -> Response {
@@ -106,10 +104,8 @@ pub(crate) async fn zone(State(site): State<Arc<Site>>, request: Request) -> Res
     match accept(&site, request).await {
         Err(response) => *response,
         Ok(Post { visit, form }) => {
-            let mut response = redirect(&visit, back(&form));
             let zone = form.get("zone").and_then(Zone::named);
-            add_cookie(&mut response, zone.and_then(|zone| visit.zone_cookie(&zone)));
-            response
+            with_cookie(redirect(&visit, back(&form)), zone.and_then(|zone| visit.zone_cookie(&zone)))
         }
     }
 }
@@ -197,18 +193,8 @@ fn redirect(visit: &Visit, path: &str) -> Response {
     response
 }
 
-fn refuse(status: StatusCode, text: &str) -> Response {
-    let mut response = with_headers(Response::new(Body::from(format!("{text}\n"))));
-    *response.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, plain);
-    response
-}
-
-fn add_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
-    if let Some(cookie) = cookie {
-        response.headers_mut().append(header::SET_COOKIE, cookie);
-    }
+fn refuse(status: StatusCode, why: &str) -> Response {
+    routes::text(status, "text/plain; charset=utf-8", format!("{why}\n"))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub(crate) async fn show(State(site): State<Arc<Site>>, request: Request) -> Res
         Some(round) => view::page(&view, &round.state, detail(round, &view), &context),
         None => view::page(&view, &nothing(&site), None, &context),
     };
-    with_cookie(html(StatusCode::OK, body), &visit)
+    with_browser(html(StatusCode::OK, body), &visit)
 }
 
 /// Shows the form to sign in.
@@ -71,7 +71,7 @@ pub(crate) async fn sign_in(State(site): State<Arc<Site>>, request: Request) -> 
 fn sign_in_page(site: &Site, visit: &Visit, notice: Option<&Notice>, status: StatusCode) -> Response {
     let token = site.browsers.form_token(&visit.browser);
     let context = visit.context(site, site.env().wall(), "/", &token, notice);
-    with_cookie(html(status, view::sign_in(&context)), visit)
+    with_browser(html(status, view::sign_in(&context)), visit)
 }
 
 /// Returns the page that a path and a query name, and both as text.
@@ -122,7 +122,7 @@ fn html(status: StatusCode, body: String) -> Response {
     text(status, "text/html; charset=utf-8", body)
 }
 
-fn text(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+pub(crate) fn text(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -149,10 +149,13 @@ pub(crate) async fn with_access(State(site): State<Arc<Site>>, request: Request,
 }
 
 /// Gives a new browser its cookie.
-fn with_cookie(mut response: Response, visit: &Visit) -> Response {
-    if visit.is_new
-        && let Some(cookie) = visit.browser_cookie(&visit.browser)
-    {
+fn with_browser(response: Response, visit: &Visit) -> Response {
+    with_cookie(response, visit.is_new.then(|| visit.browser_cookie(&visit.browser)).flatten())
+}
+
+/// Adds a cookie, if there is one.
+pub(crate) fn with_cookie(mut response: Response, cookie: Option<HeaderValue>) -> Response {
+    if let Some(cookie) = cookie {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     response

@@ -3,6 +3,7 @@
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use maud::{Markup, html};
 use quorate::{env::WallTime, scheduler};
+use quorate_operator::time::rfc3339;
 use std::time::Duration;
 
 /// The name of the zone of a viewer who has not chosen one.
@@ -79,15 +80,6 @@ fn distance(one: Date, other: Date) -> i32 {
 
 fn timestamp(at: WallTime) -> Option<Timestamp> {
     Timestamp::from_microsecond(i64::try_from(at.as_micros()).ok()?).ok()
-}
-
-/// Returns `at` in UTC, in the format of RFC 3339.
-pub(crate) fn rfc3339(at: WallTime) -> String {
-    match timestamp(at) {
-        Some(time) if at.as_micros().is_multiple_of(1_000_000) => format!("{time:.0}"),
-        Some(time) => format!("{time:.6}"),
-        None => format!("{} µs", at.as_micros()),
-    }
 }
 
 pub(crate) fn element(at: WallTime, text: &str) -> Markup {

@@ -14,13 +14,9 @@ use quorate::{
     plain::plain,
     scheduler::{Explanation, Jobs, Reason, Zone},
 };
-use quorate_operator::{
-    Moment,
-    view::{MaybeRfc3339, RunEnd, Text},
-};
+use quorate_operator::view::{MaybeRfc3339, RunEnd, Text};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::time::Duration;
 
 /// The longest text that is shown, in bytes.
 const TEXT_MAX: usize = 4_096;
@@ -70,24 +66,9 @@ pub(super) async fn why(args: &WhyArgs, config: &Config) -> Result<u8, Failure> 
 async fn asked(jobs: &Jobs, args: &WhyArgs, now: WallTime) -> Result<(Page, Reason), Failure> {
     let at = match args.at {
         None => None,
-        Some(moment) => Some(tick_at(jobs, &args.job, moment, now).await),
+        Some(moment) => Some(moment.tick(jobs, &args.job, now).await),
     };
     of_job(jobs, &args.job, at).await
-}
-
-/// Returns the last tick of the job in the span that a moment names, or the first one that has not come yet, or the begin of
-/// the span if it has none. A schedule
-/// that cannot be read is no error here: the answer to the question says why.
-async fn tick_at(jobs: &Jobs, job: &str, moment: Moment, now: WallTime) -> WallTime {
-    if let Some(exact) = moment.exact() {
-        return exact;
-    }
-    let Ok(schedule) = jobs.schedule(job).await else { return moment.span(&Zone::UTC, now).start };
-    let span = moment.span(schedule.zone(), now);
-    let before = |at: WallTime| at - Duration::from_micros(1);
-    let has_come = schedule.last_within(before(span.start), before(span.end).min(now));
-    let is_to_come = || schedule.next_after(before(span.start)).filter(|tick| *tick < span.end);
-    has_come.or_else(is_to_come).unwrap_or(span.start)
 }
 
 /// Asks why the job did or did not run at a time, or by default at its latest tick.

@@ -444,13 +444,12 @@ async fn job(
         return Err(jobs.check_exists(wanted).await.map_or_else(missing, |()| unread()));
     };
     let now = env.wall();
-    let asked = at.map(|at| Moment::parse(at).map(|at| at.span(&job.zone, now).start));
     let why = async {
-        match asked {
-            Some(Err(_)) => None,
-            Some(Ok(at)) => jobs.why(wanted, Some(at)).await.ok(),
-            None => jobs.why(wanted, None).await.ok(),
-        }
+        let at = match at {
+            Some(at) => Some(Moment::parse(at).ok()?.tick(jobs, wanted, now).await),
+            None => None,
+        };
+        jobs.why(wanted, at).await.ok()
     };
     let (history, next, why) =
         futures_util::join!(jobs.history(wanted, ENTRIES), jobs.next(wanted, now, NEXT), why);

@@ -104,12 +104,19 @@ fn headline(
     know: &[Problem],
 ) -> (Level, String) {
     if !state.has_quorum() {
-        let text = format!("No quorum: {}. No worker can lead, and no job starts.", voting(state));
-        return (Level::Bad, text);
+        let (voting, refusing) = (voting(state), refusing(state));
+        return (
+            Level::Bad,
+            format!("No quorum: {voting}{refusing}. No worker can lead, and no job starts."),
+        );
     }
     match &state.leadership {
         Leadership::Vacant { .. } => {
-            return (Level::Bad, "There is no leader, so no job starts. There is a quorum.".to_owned());
+            let refusing = refusing(state);
+            return (
+                Level::Bad,
+                format!("There is no leader, so no job starts. There is a quorum{refusing}."),
+            );
         }
         Leadership::Unknown => {
             let text = "It is not known who leads: too few nodes answered in time.";
@@ -176,6 +183,18 @@ pub fn voting(state: &Snapshot) -> String {
     let nodes = if all == 1 { "node" } else { "nodes" };
     let are = if needed == 1 { "is" } else { "are" };
     format!("{voting} of {all} {nodes} {verb}, {needed} {are} needed")
+}
+
+/// Returns the part of a sentence that says how many nodes refuse, which only an operator can mend, and why the first does.
+fn refusing(state: &Snapshot) -> String {
+    let refused: Vec<&SeenNode> = state.nodes.iter().filter(|node| node.vote == Vote::Refused).collect();
+    // The fix follows the cause, and is among what needs an operator.
+    let cause = |node| why(node).split("; ").next().unwrap_or_default().to_owned();
+    match refused[..] {
+        [] => String::new(),
+        [node] => format!(", and {} refuses: {}", node.name, cause(node)),
+        [node, ..] => format!(", and {} refuse: {}: {}", refused.len(), node.name, cause(node)),
+    }
 }
 
 fn nodes(state: &Snapshot, needs: &mut Vec<Problem>, know: &mut Vec<Problem>) {
@@ -406,6 +425,34 @@ mod tests {
         assert_eq!(verdict.level, Level::Bad);
         assert_eq!(verdict.needs.len(), 3, "{:?}", verdict.needs);
         assert_eq!(verdict.know.len(), 2, "{:?}", verdict.know);
+    }
+
+    #[test]
+    fn the_headline_says_why_nodes_refuse() {
+        let mut state = testing::state(3);
+        let refuse = |state: &mut Snapshot, at: usize| {
+            let node = &mut state.nodes[at].node;
+            (node.vote, node.reason) = (Vote::Refused, Some("it is a replica; use its primary".to_owned()));
+        };
+        refuse(&mut state, 2);
+        let verdict = judge(&state);
+        assert!(verdict.headline.starts_with("None may be lost: 2 of 3"), "{}", verdict.headline);
+        let needs = &verdict.needs[0];
+        assert_eq!(
+            (needs.kind, needs.level, &*needs.text),
+            ("Refused", Level::Warn, "it is a replica; use its primary")
+        );
+        state.leadership = Leadership::Vacant { since: state.at };
+        let name = state.nodes[2].name.clone();
+        let text = format!("There is a quorum, and {name} refuses: it is a replica.");
+        assert!(judge(&state).headline.ends_with(&text), "{}", judge(&state).headline);
+        refuse(&mut state, 1);
+        let verdict = judge(&state);
+        let name = &state.nodes[1].name;
+        let text =
+            format!("1 of 3 nodes votes, 2 are needed, and 2 refuse: {name}: it is a replica. No worker");
+        assert!(verdict.headline.contains(&text), "{}", verdict.headline);
+        assert_eq!(verdict.needs.iter().filter(|problem| problem.level == Level::Bad).count(), 2);
     }
 
     #[test]

@@ -3,10 +3,11 @@ use super::{
     forms,
     parts::{self, sentence},
 };
-use crate::time::{self, Zone, element, rfc3339, span};
+use crate::time::{self, Zone, element, span};
 use maud::{Markup, html};
 use quorate::scheduler::{Explanation, Placement};
-use quorate_operator::state::{JobDetail, Level, Missing, Snapshot, Verdict, cron_words, shell};
+use quorate_operator::state::{JobDetail, Level, Missing, cron_words, shell};
+use quorate_operator::time::rfc3339;
 use quorate_operator::view::{JobState, JobView, RunEnd, name, text};
 
 /// The number of runs in the table.
@@ -16,7 +17,6 @@ pub(super) fn job(
     wanted: &str,
     at: Option<&str>,
     detail: Result<&JobDetail, &Missing>,
-    state: &Snapshot,
     context: &Context<'_>,
 ) -> (String, Markup) {
     let shown = name(wanted);
@@ -27,10 +27,10 @@ pub(super) fn job(
     };
     let job = &detail.job;
     let zone = Zone::of(&job.zone);
-    let verdict = verdict(job);
+    let (level, headline) = verdict(job);
     let body = html! {
         p.crumb { a href=(context.link("/jobs")) { "Jobs" } " / " (shown) }
-        (sentence(&verdict, &about(job, context)))
+        (sentence(level, &headline, &about(job, context)))
         @if context.operate { (forms::job(job, context)) }
         div.cols {
             div {
@@ -43,7 +43,6 @@ pub(super) fn job(
         }
         (runs(detail, &zone, context))
     };
-    let _ = state;
     (format!("{shown}: {}", job.state().word()), body)
 }
 
@@ -53,19 +52,17 @@ pub(super) fn unread(wanted: &str, context: &Context<'_>) -> (String, Markup) {
 }
 
 fn missing(shown: &str, headline: &str, why: &str, context: &Context<'_>) -> (String, Markup) {
-    let verdict =
-        Verdict { level: Level::Bad, headline: headline.to_owned(), needs: Vec::new(), know: Vec::new() };
     let body = html! {
         p.crumb { a href=(context.link("/jobs")) { "Jobs" } " / " (shown) }
-        (sentence(&verdict, &html! { (text(why)) }))
+        (sentence(Level::Bad, headline, &html! { (text(why)) }))
         p { a href=(context.link("/jobs")) { "All jobs" } }
     };
     (shown.to_owned(), body)
 }
 
-fn verdict(job: &JobView) -> Verdict {
+fn verdict(job: &JobView) -> (Level, String) {
     let shown = job.shown();
-    let (level, headline) = match job.state() {
+    match job.state() {
         JobState::Running => {
             let workers: Vec<&str> =
                 job.running.iter().filter(|run| !run.orphaned).map(|run| &*run.worker).collect();
@@ -78,8 +75,7 @@ fn verdict(job: &JobView) -> Verdict {
         JobState::Idle if job.waits_for.is_some() => (Level::Warn, format!("No worker can run {shown} now.")),
         JobState::Idle if job.last_run().is_none() => (Level::Well, format!("{shown} has not run yet.")),
         JobState::Idle => (Level::Well, format!("{shown} is well.")),
-    };
-    Verdict { level, headline, needs: Vec::new(), know: Vec::new() }
+    }
 }
 
 fn about(job: &JobView, context: &Context<'_>) -> Markup {
@@ -222,16 +218,10 @@ fn runs(detail: &JobDetail, zone: &Zone, context: &Context<'_>) -> Markup {
             } @else {
                 table.stack role="table" {
                     caption { "The newest " (detail.ends.len().min(RUNS)) " of " (detail.ends.len()) " kept. Late is how long after its tick it started." }
-                    thead role="rowgroup" { tr role="row" {
-                        th scope="col" role="columnheader" { "Tick (" (zone.name()) ")" }
-                        th scope="col" role="columnheader" { "End" }
-                        th scope="col" role="columnheader" { "Cause" }
-                        th.num scope="col" role="columnheader" { "Late" }
-                        th.num scope="col" role="columnheader" { "Took" }
-                        th.num scope="col" role="columnheader" { "Attempts" }
-                        th scope="col" role="columnheader" { "Worker" }
-                        th scope="col" role="columnheader" { "Reason and output" }
-                    } }
+                    (parts::head_with(&[
+                        (&format!("Tick ({})", zone.name()), false), ("End", false), ("Cause", false), ("Late", true), ("Took", true),
+                        ("Attempts", true), ("Worker", false), ("Reason and output", false),
+                    ]))
                     tbody role="rowgroup" {
                         @for run in &job.running {
                             tr role="row" data-key={ "run " (rfc3339(run.tick)) } {

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::time::{Zone, span};
 use maud::{Markup, html};
-use quorate_operator::state::{JobsView, Level, Snapshot, Verdict, cron_words};
+use quorate_operator::state::{JobsView, Level, Snapshot, cron_words};
 use quorate_operator::view::{JobState, JobView, Pause, WorkerView};
 use url::form_urlencoded;
 
@@ -16,14 +16,14 @@ pub(super) fn jobs(query: &JobsQuery, state: &Snapshot, context: &Context<'_>) -
     let Some(jobs) = &state.jobs else {
         return ("No jobs here".to_owned(), html! { div.verdict { h1 { "This page shows no jobs." } } });
     };
-    let verdict = verdict(jobs);
+    let (level, headline) = verdict(jobs);
     let all = jobs.list.len();
     let found = select(jobs, query);
     let pages = found.len().div_ceil(PAGE).max(1);
     let page = query.page.min(pages - 1);
     let shown: Vec<&JobView> = found.iter().copied().skip(page * PAGE).take(PAGE).collect();
     let body = html! {
-        (sentence(&verdict, &html! { (all) (if all == 1 { " job" } else { " jobs" }) " of the group " (state.group) "." }))
+        (sentence(level, &headline, &html! { (all) (if all == 1 { " job" } else { " jobs" }) " of the group " (state.group) "." }))
         @if let Some(freeze) = &jobs.freeze { (frozen(freeze, context)) }
         @if context.operate && !jobs.list.is_empty() { (forms::group(jobs, context)) }
         @if context.operate { (forms::store(context)) }
@@ -43,7 +43,7 @@ pub(super) fn jobs(query: &JobsQuery, state: &Snapshot, context: &Context<'_>) -
         }
         (workers(jobs))
     };
-    (verdict.headline.trim_end_matches('.').to_owned(), body)
+    (headline.trim_end_matches('.').to_owned(), body)
 }
 
 /// Shows the live workers, if one of them has labels or handlers.
@@ -66,7 +66,7 @@ fn workers(jobs: &JobsView) -> Markup {
     }
 }
 
-fn verdict(jobs: &JobsView) -> Verdict {
+fn verdict(jobs: &JobsView) -> (Level, String) {
     let count = |state| jobs.list.iter().filter(|job| job.state() == state).count();
     let (failed, paused, running) =
         (count(JobState::Failed), count(JobState::Paused), count(JobState::Running));
@@ -75,7 +75,7 @@ fn verdict(jobs: &JobsView) -> Verdict {
         (0, 0) if jobs.freeze.is_none() => String::new(),
         (_, running) => format!("; {stopped}, {running} running"),
     };
-    let (level, headline) = match (failed, jobs.list.len()) {
+    match (failed, jobs.list.len()) {
         (0, 0) if jobs.read_at.is_none() => (Level::Bad, "The jobs could not be read yet.".to_owned()),
         (0, 0) => (Level::Well, "There are no jobs yet.".to_owned()),
         (0, _) if jobs.error.is_some() => (Level::Bad, "The jobs cannot be read now.".to_owned()),
@@ -83,8 +83,7 @@ fn verdict(jobs: &JobsView) -> Verdict {
         (0, all) => (Level::Well, format!("None of {all} jobs needs you{tail}.")),
         (1, all) => (Level::Bad, format!("One of {all} jobs needs you: it failed{tail}.")),
         (failed, all) => (Level::Bad, format!("{failed} of {all} jobs need you: they failed{tail}.")),
-    };
-    Verdict { level, headline, needs: Vec::new(), know: Vec::new() }
+    }
 }
 
 fn is_shown(job: &JobView, show: Show) -> bool {
@@ -199,13 +198,7 @@ pub(super) fn table(jobs: &[&JobView], context: &Context<'_>) -> Markup {
     html! {
         table.stack role="table" {
             caption { "Those in trouble first. Times in " (context.zone.name()) " unless another zone is named." }
-            thead role="rowgroup" {
-                tr role="row" {
-                    @for head in ["Job and schedule", "State", "Last runs", "Last end", "Next run", "Worker"] {
-                        th scope="col" role="columnheader" { (head) }
-                    }
-                }
-            }
+            (parts::head(&["Job and schedule", "State", "Last runs", "Last end", "Next run", "Worker"]))
             tbody role="rowgroup" { @for job in jobs { (row(job, context)) } }
         }
     }

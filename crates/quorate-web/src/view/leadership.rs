@@ -1,11 +1,11 @@
 use super::{
     context::{Context, command},
-    forms, overview, time_line,
+    forms, overview, parts, time_line,
 };
 use crate::time::span;
 use maud::{Markup, html};
 use quorate::election::TermEndCause;
-use quorate_operator::state::{Leadership, LeadershipPast, Level, Snapshot, Verdict, shell, voting};
+use quorate_operator::state::{Leadership, LeadershipPast, Level, Snapshot, shell, voting};
 use quorate_operator::view::{AuditEntry, TermView, name, text};
 
 /// Returns the page that answers who leads, and who changed what.
@@ -22,9 +22,8 @@ pub(super) fn leadership(
         _ => (Level::Bad, format!("No worker can lead: {}.", voting(state))),
     };
     let title = headline.trim_end_matches('.').to_owned();
-    let verdict = Verdict { level, headline, needs: Vec::new(), know: Vec::new() };
     let body = html! {
-        (super::parts::sentence(&verdict, &html! { (voting(state)) "." }))
+        (parts::sentence(level, &headline, &html! { (voting(state)) "." }))
         section aria-labelledby="ln" {
             h2 id="ln" { "Now" }
             (overview::lease(state, context))
@@ -84,9 +83,7 @@ fn terms(past: &LeadershipPast, state: &Snapshot, context: &Context<'_>) -> Mark
                 (time_line::time_line(&past.terms, context))
                 table.stack role="table" {
                     caption.vh { "The terms of the group, newest first" }
-                    thead role="rowgroup" { tr role="row" {
-                        @for head in ["Began", "Leader", "Lasted", "Ended because"] { th scope="col" role="columnheader" { (head) } }
-                    } }
+                    (parts::head(&["Began", "Leader", "Lasted", "Ended because"]))
                     tbody role="rowgroup" { @for term in &past.terms { (term_row(term, context)) } }
                 }
             }
@@ -138,9 +135,7 @@ fn table(changes: &[AuditEntry], context: &Context<'_>) -> Markup {
     html! {
         table.stack role="table" {
             caption.vh { "Requests to the jobs, and operations on the nodes, newest first" }
-            thead role="rowgroup" { tr role="row" {
-                @for head in ["When", "Who", "What", "Reason", "Answer"] { th scope="col" role="columnheader" { (head) } }
-            } }
+            (parts::head(&["When", "Who", "What", "Reason", "Answer"]))
             tbody role="rowgroup" {
                 @for change in changes {
                     tr role="row" data-key=(key(change)) {

@@ -1,4 +1,7 @@
-use super::context::{Context, row_key};
+use super::{
+    context::{Context, row_key},
+    parts,
+};
 use crate::time::{element, span};
 use maud::{Markup, html};
 use quorate_operator::view::ClientLease;
@@ -17,12 +20,9 @@ pub(super) fn table(leases: &[ClientLease], context: &Context<'_>) -> Markup {
                 p.soft { "No client holds a lease." }
             } @else {
                 table.stack.even role="table" {
-                    thead role="rowgroup" {
-                        tr role="row" {
-                            @for head in ["Client", "Holds", "Since"] { th scope="col" role="columnheader" { (head) } }
-                            @for head in ["age", "silent for", "left"] { th.num scope="col" role="columnheader" { (head) } }
-                        }
-                    }
+                    (parts::head_with(&[
+                        ("Client", false), ("Holds", false), ("Since", false), ("age", true), ("silent for", true), ("left", true),
+                    ]))
                     tbody role="rowgroup" { @for lease in leases.iter().take(SHOWN_MAX) { (row(lease, context)) } }
                 }
                 @if leases.len() > SHOWN_MAX { p.small { "and " (leases.len() - SHOWN_MAX) " more" } }

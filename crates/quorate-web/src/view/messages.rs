@@ -1,11 +1,11 @@
 use super::{
     context::{Context, command},
     forms,
-    parts::sentence,
+    parts::{head, sentence},
 };
 use crate::time::span;
 use maud::{Markup, html};
-use quorate_operator::state::{Level, Messages, Snapshot, Verdict, shell};
+use quorate_operator::state::{Level, Messages, shell};
 use quorate_operator::view::{MessageState, MessageView, name, text};
 
 /// The number of rows of each table.
@@ -15,7 +15,6 @@ const ROWS: usize = 100;
 pub(super) fn messages(
     set: Option<&str>,
     list: Option<Result<&Messages, &String>>,
-    state: &Snapshot,
     context: &Context<'_>,
 ) -> (String, Markup) {
     let shown = set.map(name);
@@ -31,9 +30,8 @@ pub(super) fn messages(
         },
     };
     let title = headline.trim_end_matches('.').to_owned();
-    let verdict = Verdict { level, headline, needs: Vec::new(), know: Vec::new() };
     let body = html! {
-        (sentence(&verdict, &html! { "A set is a stream of messages that workers claim one by one." }))
+        (sentence(level, &headline, &html! { "A set is a stream of messages that workers claim one by one." }))
         form.ask method="get" action=(context.link("/messages")) {
             label { "Set" input name="set" list="sets" value=(set.unwrap_or_default()) maxlength="200" required; }
             @if !context.sets.is_empty() { datalist id="sets" { @for known in context.sets { option value=(known) {} } } }
@@ -45,7 +43,6 @@ pub(super) fn messages(
             _ => {}
         }
     };
-    let _ = state;
     (title, body)
 }
 
@@ -82,10 +79,6 @@ fn tables(set: &str, list: &Messages, context: &Context<'_>) -> Markup {
             @if done == 0 { p.soft { "None." } } @else { (finished(list, context)) }
         }
     }
-}
-
-fn head(columns: &[&str]) -> Markup {
-    html! { thead role="rowgroup" { tr role="row" { @for column in columns { th scope="col" role="columnheader" { (column) } } } } }
 }
 
 fn dead_letters(set: &str, list: &Messages, context: &Context<'_>) -> Markup {

@@ -41,16 +41,16 @@ fn contents(
         (View::Nodes, _) => nodes::nodes(state, context),
         (View::Jobs(query), _) => jobs::jobs(query, state, context),
         (View::Job { name, at }, Some(Detail::Job(detail))) => {
-            job::job(name, at.as_deref(), detail.as_deref(), state, context)
+            job::job(name, at.as_deref(), detail.as_deref(), context)
         }
         (View::Leadership, Some(Detail::LeadershipPast(past))) => {
             leadership::leadership(state, Some(past.as_ref()), context)
         }
         (View::Leadership, _) => leadership::leadership(state, None, context),
         (View::Messages { set }, Some(Detail::Messages(list))) => {
-            messages::messages(set.as_deref(), Some(list.as_ref()), state, context)
+            messages::messages(set.as_deref(), Some(list.as_ref()), context)
         }
-        (View::Messages { set }, _) => messages::messages(set.as_deref(), None, state, context),
+        (View::Messages { set }, _) => messages::messages(set.as_deref(), None, context),
         (View::Job { name, .. }, _) => job::unread(name, context),
     }
 }

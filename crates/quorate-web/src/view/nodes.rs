@@ -5,7 +5,7 @@ use super::{
 use crate::time::{self, span};
 use maud::{Markup, html};
 use quorate::ledger::CopyState;
-use quorate_operator::state::{Examination, Level, NodeFacts, SeenNode, Snapshot, Verdict, judge, voting};
+use quorate_operator::state::{Examination, Level, NodeFacts, SeenNode, Snapshot, judge, voting};
 use quorate_operator::view::Vote;
 
 /// Returns the page that answers who votes, who does not, and why.
@@ -26,9 +26,8 @@ pub(super) fn nodes(state: &Snapshot, context: &Context<'_>) -> (String, Markup)
         _ => level,
     };
     let title = voting(state);
-    let verdict = Verdict { level, headline, needs: Vec::new(), know: Vec::new() };
     let body = html! {
-        (sentence(&verdict, &html! { "As " (quorate_operator::view::name(&state.worker)) " sees them." }))
+        (sentence(level, &headline, &html! { "As " (quorate_operator::view::name(&state.worker)) " sees them." }))
         section aria-labelledby="q" {
             div.half {
                 div { h2 id="q" { "Quorum" } (parts::quorum(&state.nodes, state.needed(), context.now)) }
@@ -68,18 +67,7 @@ fn table(state: &Snapshot, context: &Context<'_>) -> Markup {
     html! {
         table.stack.even role="table" {
             caption { "In the order of the configuration. The line shows the last round trips, each on its own scale." }
-            thead role="rowgroup" {
-                tr role="row" {
-                    @for head in ["Node", "Vote"] { th scope="col" role="columnheader" { (head) } }
-                    @if has_facts { th scope="col" role="columnheader" { "Remembers since" } }
-                    th scope="col" role="columnheader" { "Round trips" }
-                    th.num scope="col" role="columnheader" { "now" }
-                    th.num scope="col" role="columnheader" { "worst" }
-                    @if has_facts { th.num scope="col" role="columnheader" { "Clock" } }
-                    th scope="col" role="columnheader" { "Version" }
-                    @if has_facts { th.num scope="col" role="columnheader" { "Memory" } }
-                }
-            }
+            (parts::head_with(&columns(has_facts)))
             tbody role="rowgroup" {
                 @for (at, node) in state.nodes.iter().enumerate() {
                     (row((node, state.copy(at)), has_facts, facts(at), context))
@@ -87,6 +75,16 @@ fn table(state: &Snapshot, context: &Context<'_>) -> Markup {
             }
         }
     }
+}
+
+/// Returns the columns of the table of nodes, each with whether it has numbers.
+fn columns(has_facts: bool) -> Vec<(&'static str, bool)> {
+    let facts = ["Remembers since", "Clock", "Memory"];
+    let numbers = ["now", "worst", "Clock", "Memory"];
+    let all =
+        ["Node", "Vote", "Remembers since", "Round trips", "now", "worst", "Clock", "Version", "Memory"];
+    let shown = all.into_iter().filter(|name| has_facts || !facts.contains(name));
+    shown.map(|name| (name, numbers.contains(&name))).collect()
 }
 
 fn row(
@@ -174,9 +172,7 @@ fn doctor(examination: &Examination) -> Markup {
             } @else {
                 table.stack role="table" {
                     caption.vh { "Findings of quorate doctor, the most severe first" }
-                    thead role="rowgroup" {
-                        tr role="row" { @for head in ["Weight", "Node", "What", "Fix"] { th scope="col" role="columnheader" { (head) } } }
-                    }
+                    (parts::head(&["Weight", "Node", "What", "Fix"]))
                     tbody role="rowgroup" {
                         @for finding in &examination.findings {
                             tr role="row" {

@@ -25,7 +25,7 @@ pub(super) fn overview(state: &Snapshot, context: &Context<'_>) -> (String, Mark
         count => format!("{count} need you"),
     };
     let body = html! {
-        (parts::sentence(&verdict, &detail(state, context)))
+        (parts::sentence(verdict.level, &verdict.headline, &detail(state, context)))
         div.cols {
             div { (problems(&verdict, context)) @if let Some(jobs) = &state.jobs { (coming(jobs, context)) } }
             div { (quorum(state, context)) (leader(state, context)) (shards(state)) }

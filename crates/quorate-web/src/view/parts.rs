@@ -2,9 +2,9 @@
 //! only then a colour.
 
 use crate::time::{self, span};
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use quorate::{env::WallTime, scheduler::RunOutcome};
-use quorate_operator::state::{Level, ProblemIcon, STRIP, SeenNode, Severity, Verdict};
+use quorate_operator::state::{Level, ProblemIcon, STRIP, SeenNode, Severity};
 use quorate_operator::view::{JobState, JobView, RunEnd, Vote};
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -15,150 +15,122 @@ const CHART: usize = 1_000;
 /// The most bars of the chart of durations.
 pub(crate) const BARS: usize = 30;
 
+// The shapes of the pictures, in a box of 14 by 14.
+const CROSS: &str = r#"<rect x="1" y="1" width="12" height="12" rx="2" class="f-bad"/><path d="M4.5 4.5l5 5m0-5l-5 5" class="s-bg" stroke-width="1.8"/>"#;
+const ALERT: &str = r#"<path d="M7 .8L13.8 13H.2z" class="f-bad"/><path d="M7 4.6v4.2m0 1.4v1.5" class="s-bg" stroke-width="1.7"/>"#;
+const WARNING: &str = r#"<g class="s-warn" fill="none" stroke-width="1.6"><path d="M7 1.8L13 12.6H1z"/><path d="M7 5.4v3.4m0 1.2v1.3"/></g>"#;
+const CLOCK: &str = r#"<g class="s-warn" fill="none" stroke-width="1.5"><circle cx="7" cy="7" r="5.8" stroke-dasharray="2.4 1.6"/><path d="M7 3.8V7l2.2 1.6"/></g>"#;
+const BARS_UP: &str = r#"<g class="s-warn" fill="none"><circle cx="7" cy="7" r="5.8" stroke-width="1.5"/><path d="M5.4 4.6v4.8m3.2-4.8v4.8" stroke-width="1.6"/></g>"#;
+const CHECK: &str = r#"<path d="M2.5 7.5l3 3 6-7" class="s-ok" fill="none" stroke-width="2"/>"#;
+const SOFT_CHECK: &str = r#"<path d="M2.5 7.5l3 3 6-7" class="s-soft" fill="none" stroke-width="2"/>"#;
+const PLAY: &str = r#"<path d="M3 1.5l9 5.5-9 5.5z" class="f-run"/>"#;
+const DASHED: &str = r#"<rect x="2" y="1" width="10" height="12" class="s-warn f-none" stroke-width="1.5" stroke-dasharray="3 2"/>"#;
+const NOTE: &str = r#"<g class="s-soft" fill="none"><circle cx="7" cy="7" r="5.8" stroke-width="1.5"/><path d="M7 6.2v4m0-6.2v1.4" stroke-width="1.6"/></g>"#;
+
 /// Returns the sentence at the top of a page.
-pub(super) fn sentence(verdict: &Verdict, detail: &Markup) -> Markup {
+pub(super) fn sentence(level: Level, headline: &str, detail: &Markup) -> Markup {
     html! {
         div.verdict aria-live="polite" {
-            (verdict_icon(verdict.level))
-            h1 { (verdict.headline) }
+            (verdict_icon(level))
+            h1 { (headline) }
             p { (detail) }
         }
     }
 }
 
-fn icon(shape: &Markup) -> Markup {
-    html! { svg.i viewBox="0 0 14 14" aria-hidden="true" { (shape) } }
+/// Returns the names of the columns of a table.
+pub(super) fn head(columns: &[&str]) -> Markup {
+    head_with(&columns.iter().map(|name| (*name, false)).collect::<Vec<_>>())
 }
 
-fn cross() -> Markup {
+/// Returns the names of the columns of a table, each with whether it has numbers.
+pub(super) fn head_with(columns: &[(&str, bool)]) -> Markup {
     html! {
-        rect x="1" y="1" width="12" height="12" rx="2" class="f-bad" {}
-        path d="M4.5 4.5l5 5m0-5l-5 5" class="s-bg" stroke-width="1.8" {}
+        thead role="rowgroup" { tr role="row" {
+            @for (name, numbers) in columns { th.num[*numbers] scope="col" role="columnheader" { (name) } }
+        } }
     }
 }
 
-fn alert() -> Markup {
-    html! {
-        path d="M7 .8L13.8 13H.2z" class="f-bad" {}
-        path d="M7 4.6v4.2m0 1.4v1.5" class="s-bg" stroke-width="1.7" {}
-    }
-}
-
-fn warning() -> Markup {
-    html! {
-        path d="M7 1.8L13 12.6H1z" class="s-warn" fill="none" stroke-width="1.6" {}
-        path d="M7 5.4v3.4m0 1.2v1.3" class="s-warn" stroke-width="1.6" {}
-    }
-}
-
-fn clock() -> Markup {
-    html! {
-        circle cx="7" cy="7" r="5.8" class="s-warn" fill="none" stroke-width="1.5" stroke-dasharray="2.4 1.6" {}
-        path d="M7 3.8V7l2.2 1.6" class="s-warn" fill="none" stroke-width="1.5" {}
-    }
-}
-
-fn bars() -> Markup {
-    html! {
-        circle cx="7" cy="7" r="5.8" class="s-warn" fill="none" stroke-width="1.5" {}
-        path d="M5.4 4.6v4.8m3.2-4.8v4.8" class="s-warn" stroke-width="1.6" {}
-    }
-}
-
-fn check(class: &str) -> Markup {
-    html! { path d="M2.5 7.5l3 3 6-7" class=(class) fill="none" stroke-width="2" {} }
-}
-
-fn play() -> Markup {
-    html! { path d="M3 1.5l9 5.5-9 5.5z" class="f-run" {} }
-}
-
-fn dashed() -> Markup {
-    html! { rect x="2" y="1" width="10" height="12" class="s-warn f-none" stroke-width="1.5" stroke-dasharray="3 2" {} }
-}
-
-fn note() -> Markup {
-    html! {
-        circle cx="7" cy="7" r="5.8" class="s-soft" fill="none" stroke-width="1.5" {}
-        path d="M7 6.2v4m0-6.2v1.4" class="s-soft" stroke-width="1.6" {}
-    }
+fn icon(shape: &str) -> Markup {
+    html! { svg.i viewBox="0 0 14 14" aria-hidden="true" { (PreEscaped(shape)) } }
 }
 
 /// Returns the large mark of a page's sentence.
 pub(crate) fn verdict_icon(level: Level) -> Markup {
     html! {
         svg viewBox="0 0 14 14" aria-hidden="true" {
-            @match level { Level::Well => (check("s-ok")), Level::Warn => (warning()), Level::Bad => (cross()) }
+            (PreEscaped(match level { Level::Well => CHECK, Level::Warn => WARNING, Level::Bad => CROSS }))
         }
     }
 }
 
 pub(crate) fn problem_icon(kind: ProblemIcon, level: Level) -> Markup {
-    icon(&match (kind, level) {
-        (ProblemIcon::Failed, _) => cross(),
-        (ProblemIcon::Alert, Level::Bad) => alert(),
-        (ProblemIcon::Alert, Level::Warn) => warning(),
-        (ProblemIcon::Alert, Level::Well) => note(),
-        (ProblemIcon::Clock, _) => clock(),
-        (ProblemIcon::Paused, _) => bars(),
-        (ProblemIcon::Lost, _) => dashed(),
+    icon(match (kind, level) {
+        (ProblemIcon::Failed, _) => CROSS,
+        (ProblemIcon::Alert, Level::Bad) => ALERT,
+        (ProblemIcon::Alert, Level::Warn) => WARNING,
+        (ProblemIcon::Alert, Level::Well) => NOTE,
+        (ProblemIcon::Clock, _) => CLOCK,
+        (ProblemIcon::Paused, _) => BARS_UP,
+        (ProblemIcon::Lost, _) => DASHED,
     })
 }
 
 /// Returns the state of a job, as a mark and a word.
 pub(crate) fn job_state(state: JobState) -> Markup {
     let (class, shape) = match state {
-        JobState::Failed => ("st bad", cross()),
-        JobState::Lost => ("st warn", dashed()),
-        JobState::Paused | JobState::Frozen => ("st warn", bars()),
-        JobState::Running => ("st run", play()),
-        JobState::Idle => ("st", check("s-soft")),
+        JobState::Failed => ("st bad", CROSS),
+        JobState::Lost => ("st warn", DASHED),
+        JobState::Paused | JobState::Frozen => ("st warn", BARS_UP),
+        JobState::Running => ("st run", PLAY),
+        JobState::Idle => ("st", SOFT_CHECK),
     };
-    html! { span class=(class) { (icon(&shape)) (state.word()) } }
+    html! { span class=(class) { (icon(shape)) (state.word()) } }
 }
 
 /// Returns the outcome of a run, as a mark and a word.
 pub(crate) fn outcome(outcome: RunOutcome) -> Markup {
     let (class, shape) = match outcome {
-        RunOutcome::Done => ("st", check("s-ok")),
-        RunOutcome::Failed => ("st bad", cross()),
-        RunOutcome::TimedOut => ("st bad", alert()),
-        RunOutcome::Lost => ("st warn", dashed()),
-        RunOutcome::Cancelled => ("st", note()),
-        _ => ("st warn", bars()),
+        RunOutcome::Done => ("st", CHECK),
+        RunOutcome::Failed => ("st bad", CROSS),
+        RunOutcome::TimedOut => ("st bad", ALERT),
+        RunOutcome::Lost => ("st warn", DASHED),
+        RunOutcome::Cancelled => ("st", NOTE),
+        _ => ("st warn", BARS_UP),
     };
-    html! { span class=(class) { (icon(&shape)) (outcome.as_str()) } }
+    html! { span class=(class) { (icon(shape)) (outcome.as_str()) } }
 }
 
 /// Returns the state of a node, as a mark and a word.
 pub(crate) fn vote(vote: Vote) -> Markup {
     let (class, shape) = match vote {
-        Vote::Votes => ("st", check("s-ok")),
-        Vote::Quarantine | Vote::Connecting => ("st warn", clock()),
-        Vote::Refused => ("st bad", cross()),
-        Vote::Unreachable => ("st bad", alert()),
+        Vote::Votes => ("st", CHECK),
+        Vote::Quarantine | Vote::Connecting => ("st warn", CLOCK),
+        Vote::Refused => ("st bad", CROSS),
+        Vote::Unreachable => ("st bad", ALERT),
     };
-    html! { span class=(class) { (icon(&shape)) (vote.word()) } }
+    html! { span class=(class) { (icon(shape)) (vote.word()) } }
 }
 
 /// Returns the importance of a finding, as a mark and a word.
 pub(crate) fn severity(severity: Severity) -> Markup {
     let (class, shape, word) = match severity {
-        Severity::Critical => ("st bad", alert(), "critical"),
-        Severity::Warning => ("st warn", warning(), "warning"),
-        Severity::Note => ("st", note(), "note"),
+        Severity::Critical => ("st bad", ALERT, "critical"),
+        Severity::Warning => ("st warn", WARNING, "warning"),
+        Severity::Note => ("st", NOTE, "note"),
     };
-    html! { span class=(class) { (icon(&shape)) (word) } }
+    html! { span class=(class) { (icon(shape)) (word) } }
 }
 
 /// Returns the mark of a state that must not last.
 pub(crate) fn trouble() -> Markup {
-    icon(&alert())
+    icon(ALERT)
 }
 
 /// Returns a mark for a page that is read from the nodes.
 pub(crate) fn live_mark() -> Markup {
-    icon(&html! { circle cx="7" cy="7" r="4" class="f-ok" {} })
+    icon(r#"<circle cx="7" cy="7" r="4" class="f-ok"/>"#)
 }
 
 /// The marks of one colour in a strip. A path for all of them takes a third of the bytes of a shape for each.

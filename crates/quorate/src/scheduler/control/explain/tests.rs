@@ -90,14 +90,15 @@ fn answers(facts: &JobFacts, reason: Reason, [text, evidence, action]: [&str; 3]
 #[test]
 fn it_ran() {
     for (end, started, text, action) in [
-        (RunOutcome::Done, true, "it ran: 2027-01-15T08:00:00Z", "nothing"),
-        (RunOutcome::Failed, true, "failed (exit 1)", "quorate jobs history report"),
-        (RunOutcome::TimedOut, true, "timed-out", "quorate jobs trigger report"),
-        (RunOutcome::Cancelled, true, "cancelled", "quorate jobs trigger report"),
+        (RunOutcome::Done, true, "the scheduled run of 2027-01-15T08:00:00Z succeeded", "nothing"),
+        (RunOutcome::Failed, true, "failed after 1.2s: exit 1", "quorate jobs history report"),
+        (RunOutcome::TimedOut, true, "timed out after 1.2s: exit 1", "quorate jobs trigger report"),
+        (RunOutcome::Cancelled, true, "was cancelled", "quorate jobs trigger report"),
         (RunOutcome::Lost, false, "its end is not known", "quorate jobs trigger report"),
     ] {
         let started = started.then_some(TICK + SECOND);
-        let found = HistoryEntry { started, ..entry(end, "exit 1") };
+        let took = Some(Duration::from_millis(1_200));
+        let found = HistoryEntry { started, took, ..entry(end, "exit 1") };
         let facts = facts(|facts| ledger(facts).history.push(found.clone()));
         let answer = answers(&facts, Reason::Ran, [text, "of the worker elm in term 7", action]);
         assert_eq!((answer.entry, answer.next), (Some(found), Some(TICK + HOUR)));
@@ -116,7 +117,7 @@ fn a_run_counts_more_than_a_tick_that_was_skipped() {
     }
     let again = HistoryEntry { term: FencingToken::new(8), ..entry(RunOutcome::Done, "") };
     let facts = facts(|facts| ledger(facts).history = vec![again, entry(RunOutcome::Cancelled, "step-down")]);
-    answers(&facts, Reason::Ran, ["done", "in term 8", "nothing"]);
+    answers(&facts, Reason::Ran, ["succeeded", "in term 8", "nothing"]);
 }
 
 #[test]

@@ -257,7 +257,7 @@ impl JobFacts {
             Reason::Ran if entry.end == RunOutcome::Lost => {
                 "it was or may have been started, and its end is not known".to_owned()
             }
-            Reason::Ran => format!("it ran: {}", self.outcome(entry)),
+            Reason::Ran => self.ended(entry),
             Reason::Frozen => format!("it was skipped, because {why}"),
             Reason::Paused => format!("it was skipped, because the job was paused: {why}"),
             Reason::Overlap => format!("it was skipped by the overlap rule: {why}"),
@@ -416,6 +416,20 @@ impl JobFacts {
     fn zone_shown(&self) -> Zone {
         let job = self.ledger.as_ref().and_then(|ledger| ledger.job.as_ref());
         self.zone.clone().or_else(|| job.map(RegisteredJob::zone)).unwrap_or_default()
+    }
+
+    /// Returns a sentence about the end of a run that began.
+    fn ended(&self, entry: &HistoryEntry) -> String {
+        let end = match entry.end {
+            RunOutcome::Done => "succeeded",
+            RunOutcome::TimedOut => "timed out",
+            RunOutcome::Cancelled => "was cancelled",
+            _ => "failed",
+        };
+        let after = entry.took.map(|took| format!(" after {took:.1?}")).unwrap_or_default();
+        let why = plain(&entry.reason, TEXT_MAX);
+        let why = if why.is_empty() { why } else { format!(": {why}") };
+        format!("the {} run of {} {end}{after}{why}", entry.cause, self.time(entry.tick))
     }
 
     fn outcome(&self, entry: &HistoryEntry) -> String {
