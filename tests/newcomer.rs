@@ -333,7 +333,7 @@ fn status_shows_the_votes_and_the_holders() {
     }
     let (job, other) = (&page["resources"][0], &page["resources"][1]);
     assert_eq!((&job["resource"], &job["held"]), (&Value::from("job"), &Value::Bool(true)), "{page:#}");
-    let owner = job["owner"].as_str().expect("an owner");
+    let owner = job["owners"][0]["owner"].as_str().expect("an owner");
     assert!(job["holder"].as_str().is_some_and(|name| name.contains(&holder.pid().to_string())), "{page:#}");
     assert_eq!(nodes[0].command(&["GET", "quorate:job"]), owner);
     assert!(job["remaining_ms"].as_u64().is_some_and(|ms| (1..=10_000).contains(&ms)), "{page:#}");

@@ -4,7 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use quorate::env::WallTime;
-use quorate_tests::support::{JobBench, PATIENCE, now, until};
+use quorate_tests::support::{Http, JobBench, PATIENCE, now, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -247,6 +247,7 @@ fn times_are_those_of_the_jobs_zone_and_may_be_named_as_a_person_does() {
     let bench = JobBench::new(
         env!("CARGO_BIN_EXE_quorate-under-test"),
         r#"
+http = { listen = "127.0.0.1:0" }
 [[job]]
 name = "tokyo"
 schedule = "* * * * * *"
@@ -261,7 +262,7 @@ overlap = "skip"
 command = ["sleep", "600"]
 "#,
     );
-    let _daemon = bench.daemon();
+    let daemon = bench.daemon();
     let local = until("a run", PATIENCE, || {
         let page = bench.jobs(&["history", "tokyo"]).stdout;
         let tick = page.lines().nth(1)?.split_whitespace().next()?;
@@ -287,6 +288,11 @@ command = ["sleep", "600"]
     }
     let of_day = bench.json(&["why", "tokyo", "--at", day]);
     assert!(of_day["tick"].as_str().is_some_and(|tick| *tick >= *last), "the last tick of the day: {of_day}");
+    // The page has the same rule: it answers about the last tick of the day, not about its begin.
+    let page = format!("/job?name=tokyo&at={day}");
+    until("the answer of the page", PATIENCE, || {
+        Http::of(&daemon).get(&page).body.contains("the scheduled run of").then_some(())
+    });
     let wrong = bench.jobs(&["why", "tokyo", "--at", "noon"]).expect(2);
     assert!(wrong.stderr.contains("a time of day (03:00)"), "{wrong}");
     // The active run may be named by its day, and a moment without an active run is refused with those that are.

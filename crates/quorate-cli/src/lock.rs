@@ -14,11 +14,13 @@ use quorate::{
     admin::ForcedRelease,
     internals::majority,
     lease::Inspection,
-    node::{FencingToken, Owner, Resource},
-    plain::plain,
+    node::{FencingToken, Resource},
     quorum::{NoMajority, NodeOutcome, Quorum},
 };
-use quorate_operator::{Entry, Operator};
+use quorate_operator::{
+    Entry, Operator,
+    view::{LockView, OwnerView},
+};
 use serde::Serialize;
 
 /// The longest owner token that is shown, in bytes.
@@ -32,34 +34,21 @@ it reaches the nodes; else until its TTL is over), and until then two workers ma
 #[derive(Debug, Serialize)]
 struct ShowPage {
     resource: String,
-    /// Every owner that a node stores.
-    owners: Vec<StoredOwner>,
-    fencing_token: Option<u64>,
+    #[serde(flatten)]
+    lock: LockView,
 }
 
 /// The output of `lock release`.
 #[derive(Debug, Serialize)]
 struct ReleasePage {
     #[serde(flatten)]
-    lock: ShowPage,
+    seen: ShowPage,
     forced: bool,
     /// True if a majority of the nodes has released each owner, and a later read has found none of these
     /// owners.
     released: bool,
     /// The results of the releases, one for each owner. Empty without `--force`.
     results: Vec<OwnerRelease>,
-}
-
-/// An owner token, and the number of nodes that store it.
-#[derive(Debug, Serialize)]
-struct StoredOwner {
-    holder: String,
-    owner: String,
-    /// The number of nodes that store the token.
-    nodes: usize,
-    /// True if these nodes are a majority, so that the owner holds the lock.
-    majority: bool,
-    remaining_ms: Option<u64>,
 }
 
 /// The result of releasing one owner's lock.
@@ -84,7 +73,7 @@ pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Fai
     quorum.close().await;
     let page = ShowPage::new(&resource, &seen.map_err(|error| unseen(&resource, &error))?);
     show::print_page(args.json, &page, || page.for_people())?;
-    Ok(if page.owners.is_empty() { NOT_FOUND } else { 0 })
+    Ok(if page.lock.owners.is_empty() { NOT_FOUND } else { 0 })
 }
 
 /// Shows the owners that the nodes store, and with `--force` releases the lock of exactly these owners.
@@ -102,7 +91,7 @@ pub(crate) async fn release(
     if !page.results.is_empty() {
         note(&page, &operator::of(&args.operator, environment), config).await;
     }
-    let code = match (page.released, page.forced && !page.lock.owners.is_empty()) {
+    let code = match (page.released, page.forced && !page.seen.lock.owners.is_empty()) {
         (true, _) => 0,
         (false, true) => NO_QUORUM,
         (false, false) => NOT_FOUND,
@@ -150,7 +139,7 @@ async fn look_and_release(
             result.r#final &= is_gone;
         }
     }
-    Ok(ReleasePage { lock: ShowPage::new(resource, &seen), forced: force, released, results })
+    Ok(ReleasePage { seen: ShowPage::new(resource, &seen), forced: force, released, results })
 }
 
 /// Returns the number of nodes that answered and do not store `owner`.
@@ -161,16 +150,16 @@ fn without(seen: &Inspection, owner: &str) -> usize {
 
 /// Enters a forced release in the audit list, and in the history of terms if the lock is a leadership.
 async fn note(page: &ReleasePage, operator: &Operator, config: &Config) {
-    let owners: Vec<&str> = page.lock.owners.iter().map(|owner| owner.holder.as_str()).collect();
+    let owners: Vec<&str> = page.seen.lock.owners.iter().map(|owner| owner.holder.as_str()).collect();
     let text = format!("the holder was {}", owners.join(", "));
     let result = if page.released { Ok(&*text) } else { Err("too few nodes released it") };
-    let target = &page.lock.resource;
+    let target = &page.seen.resource;
     let group = target.strip_prefix("election/");
     operator::note_anew(operator, config, &Entry { action: "forced-release", target, group: None, result })
         .await;
-    let holder = page.lock.owners.iter().find(|owner| owner.majority);
+    let holder = page.seen.lock.owners.iter().find(|owner| owner.majority);
     if let (Some(group), Some(holder), true) = (group, holder, page.released) {
-        let term = page.lock.fencing_token.map(FencingToken::new);
+        let term = page.seen.lock.fencing_token.map(FencingToken::new);
         if let Err(failure) = note_term(group, &holder.holder, term, operator, config).await {
             log::say(&format!("quorate: the history of terms lacks this release: {failure}"));
         }
@@ -206,48 +195,24 @@ fn not_released_on(forced: &ForcedRelease) -> Vec<String> {
     others.map(text).collect()
 }
 
-fn name_of(owner: &Owner) -> String {
-    match owner.reserved_for() {
-        Some(successor) => format!("no worker, reserved for {}", plain(successor, OWNER_MAX)),
-        None => plain(owner.worker(), OWNER_MAX),
-    }
-}
-
 impl ShowPage {
     fn new(resource: &Resource, seen: &Inspection) -> Self {
-        let holder = seen.holder.as_ref();
-        let owners = seen.named.iter().map(|(owner, nodes)| {
-            let holds = holder.filter(|holder| *holder == owner);
-            StoredOwner {
-                holder: name_of(owner),
-                owner: owner.as_str().to_owned(),
-                nodes: *nodes,
-                majority: holds.is_some(),
-                remaining_ms: holds
-                    .and(seen.remaining)
-                    .map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
-            }
-        });
-        Self {
-            resource: resource.name().into_owned(),
-            owners: owners.collect(),
-            fencing_token: seen.token.map(FencingToken::get),
-        }
+        Self { resource: resource.name().into_owned(), lock: LockView::new(seen, true) }
     }
 
     fn for_people(&self) -> String {
-        if self.owners.is_empty() {
+        if self.lock.owners.is_empty() {
             let name = show::line(&self.resource, OWNER_MAX * 5);
             return format!(
                 "{name}: no node stores a holder; its slots, if it has some: quorate locks list {name}\n"
             );
         }
-        self.owners.iter().map(|owner| self.line(owner)).collect()
+        self.lock.owners.iter().map(|owner| self.line(owner)).collect()
     }
 
-    fn line(&self, owner: &StoredOwner) -> String {
-        let left = match (owner.majority, owner.remaining_ms) {
-            (true, Some(ms)) => format!(", for another {:.1} s", ms as f64 / 1e3),
+    fn line(&self, owner: &OwnerView) -> String {
+        let left = match (owner.majority, self.lock.remaining) {
+            (true, Some(left)) => format!(", for another {:.1} s", left.as_secs_f64()),
             (true, None) => ", without expiry (not by Quorate)".to_owned(),
             (false, _) => ", which is no majority".to_owned(),
         };
@@ -259,18 +224,18 @@ impl ShowPage {
 
 impl ReleasePage {
     fn for_people(&self) -> String {
-        if self.lock.owners.is_empty() {
-            return self.lock.for_people();
+        if self.seen.lock.owners.is_empty() {
+            return self.seen.for_people();
         }
         if !self.forced {
-            let lock = self.lock.for_people();
+            let lock = self.seen.for_people();
             return format!(
                 "{lock}{WARNING}\nNothing was changed: --force releases the lock of the holder above.\n"
             );
         }
         let mut text = String::new();
-        for (owner, result) in self.lock.owners.iter().zip(&self.results) {
-            text += &self.lock.line(owner);
+        for (owner, result) in self.seen.lock.owners.iter().zip(&self.results) {
+            text += &self.seen.line(owner);
             text += &format!("  released on {} nodes\n", result.released_on);
             for node in &result.not_released_on {
                 text += &format!("  not released on {}\n", show::line(node, OWNER_MAX * 5));

@@ -13,15 +13,14 @@ use crate::{
 use futures_util::{FutureExt, StreamExt, stream};
 use quorate::{
     admin::NamesQuery,
-    internals::Marker,
     lease::Inspection,
-    node::{FencingToken, Owner, Resource},
+    node::Resource,
     plain::plain,
     quorum::{NoMajority, Quorum},
 };
+use quorate_operator::view::{LockState, LockView};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::time::Duration;
 
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 1_000;
@@ -45,13 +44,8 @@ pub(crate) struct Page {
 #[schemars(rename = "HeldLock")]
 pub(crate) struct HeldLock {
     name: String,
-    /// `exclusive`, `readers`, `reserved`, or `minority` if no majority stores one holder.
-    state: &'static str,
-    /// The worker that the nodes store as the holder. `null` for readers. For a reservation, the successor.
-    holder: Option<String>,
-    /// The time for which the lock stays held if it is not extended; `null` if it does not end by itself.
-    remaining_ms: Option<u64>,
-    fencing_token: Option<u64>,
+    #[serde(flatten)]
+    lock: LockView,
 }
 
 /// Shows the locks that are held.
@@ -77,41 +71,18 @@ async fn inspect(quorum: &Quorum, resources: &[Resource]) -> Result<Vec<Inspecti
     read.into_iter().collect()
 }
 
-/// Returns whether a node stores this text without a holder: for a queue, or as the marker of another prefix, whose key
-/// looks like a lock to a prefix that it begins with.
-fn is_no_holder(owner: &Owner) -> bool {
-    owner.as_str() == Owner::QUEUE || Marker::is_marker(owner.as_str())
-}
-
 impl HeldLock {
     /// Returns `None` if no node stores a holder.
     fn new(resource: &Resource, seen: &Inspection) -> Option<Self> {
-        let (owner, _) = seen.named.first().filter(|(owner, _)| !is_no_holder(owner))?;
-        let (state, holder) = match (&seen.holder, owner.reserved_for()) {
-            (None, _) => ("minority", Some(owner.worker())),
-            (Some(_), Some(successor)) => ("reserved", Some(successor)),
-            (Some(holder), None) if holder.as_str() == Owner::READERS => ("readers", None),
-            (Some(holder), None) => ("exclusive", Some(holder.worker())),
-        };
-        let millis = |left: Duration| u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        Some(Self {
-            name: plain(resource.key(), NAME_MAX),
-            state,
-            holder: holder.map(|holder| plain(holder, NAME_MAX)),
-            remaining_ms: seen.remaining.map(millis),
-            fencing_token: seen.token.map(FencingToken::get),
-        })
+        let lock = LockView::new(seen, true);
+        (lock.state != LockState::Free).then(|| Self { name: plain(resource.key(), NAME_MAX), lock })
     }
 
     fn row(&self) -> [Cell; 5] {
-        let left = match (self.state, self.remaining_ms) {
-            ("minority", _) => "-".to_owned(),
-            (_, Some(ms)) => format!("{:.1} s", ms as f64 / 1e3),
-            (_, None) => "no expiry".to_owned(),
-        };
-        let token = self.fencing_token.map_or_else(|| "-".to_owned(), |token| token.to_string());
-        let holder = self.holder.clone().unwrap_or_else(|| "-".to_owned());
-        [(&self.name).into(), self.state.into(), holder.into(), left.into(), token.into()]
+        let Self { name, lock } = self;
+        let token = lock.fencing_token.map_or_else(|| "-".to_owned(), |token| token.to_string());
+        let holder = lock.holder.clone().unwrap_or_else(|| "-".to_owned());
+        [name.into(), lock.state.as_str().into(), holder.into(), lock.left_text().into(), token.into()]
     }
 }
 

@@ -14,18 +14,14 @@ use crate::{
 use quorate::{
     env::BootTime,
     internals::{GroupOverview, majority},
-    lease::Inspection,
     ledger::{CopyAtNode, CopyState, LedgerCopies},
-    node::{FencingToken, Resource, ResourceKind},
+    node::{Resource, ResourceKind},
     quorum::{NodeStatus, Quorum},
 };
-use quorate_operator::view::NodeView;
+use quorate_operator::view::{LockView, NodeView};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::time::Duration;
 
-/// The longest name of a worker that is shown, in bytes.
-const NAME_MAX: usize = 200;
 /// The longest line that is shown, in bytes.
 const TEXT_MAX: usize = 4_096;
 
@@ -53,19 +49,12 @@ pub(crate) struct NodeLine {
 /// A resource and its holder.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Resource")]
-pub(crate) struct ResourceLine {
+struct ResourceLine {
     resource: String,
+    /// True if it has a holder; `null` if that is not known.
     held: Option<bool>,
-    /// True if only a minority of the nodes stores a holder.
-    #[serde(skip)]
-    contended: bool,
-    holder: Option<String>,
-    owner: Option<String>,
-    /// The successor for which a transfer has reserved the lease.
-    reserved_for: Option<String>,
-    remaining_ms: Option<u64>,
-    fencing_token: Option<u64>,
-    done: Option<String>,
+    #[serde(flatten)]
+    lock: LockView,
     /// The freeze of the group's jobs, if the resource is the leadership of a frozen group.
     frozen: Option<String>,
     /// The copies that the nodes have of the records of the group's jobs, if the resource is the leadership of a group that has
@@ -138,20 +127,18 @@ fn resources(names: &[String], config: &Config) -> Result<Vec<Resource>, Failure
 
 /// Asks the nodes for the holder of the resource.
 async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
+    let (lock, error) = match quorum.inspect(resource).await {
+        Ok(seen) => (LockView::new(&seen, connect::is_quorum(&quorum.nodes())), None),
+        Err(error) => (LockView::unread(), Some(error.to_string())),
+    };
     let mut line = ResourceLine {
         resource: resource.name().into_owned(),
-        held: None,
-        contended: false,
-        holder: None,
-        owner: None,
-        reserved_for: None,
-        remaining_ms: None,
-        fencing_token: None,
-        done: None,
+        held: lock.is_held(),
+        lock,
         frozen: None,
         copies: None,
         ledger: None,
-        error: None,
+        error,
         remembered: Vec::new(),
         hint: None,
     };
@@ -160,24 +147,6 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
         line.frozen = frozen.as_ref().map(jobs::freeze_for_people);
         line.copies = copies.as_ref().map(|copies| copies.nodes().iter().map(CopyLine::new).collect());
         line.ledger = copies;
-    }
-    match quorum.inspect(resource).await {
-        Ok(Inspection { holder, remaining, contended, token, done, .. }) => {
-            // If `contended` is true, only a minority of the nodes stores an owner. Then it is not known
-            // whether the lock is held. The same holds for nodes without a vote: they may have lost the owner.
-            let is_known = !contended && connect::is_quorum(&quorum.nodes());
-            line.held = is_known.then_some(holder.is_some());
-            line.contended = contended;
-            line.fencing_token = token.map(FencingToken::get);
-            line.done = done.map(|done| done.result.to_string());
-            if let Some(holder) = holder {
-                line.holder = Some(holder.worker().to_owned());
-                line.reserved_for = holder.reserved_for().map(ToOwned::to_owned);
-                line.owner = Some(holder.as_str().to_owned());
-                line.remaining_ms = remaining.map(millis);
-            }
-        }
-        Err(error) => line.error = Some(error.to_string()),
     }
     line
 }
@@ -203,10 +172,6 @@ async fn group_hint(quorum: &Quorum, config: &Config, name: &str) -> Option<Stri
             "this is the lock {name}; for the leadership of the group: quorate status election/{name}"
         )),
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Page {
@@ -335,47 +300,13 @@ impl CopyLine {
 impl ResourceLine {
     /// Returns whether the nodes know nothing of the resource.
     fn is_unused(&self) -> bool {
-        self.error.is_none() && self.holder.is_none() && self.fencing_token.is_none() && self.done.is_none()
+        self.error.is_none() && self.lock.is_unused()
     }
 
     fn for_people(&self) -> String {
-        if let Some(error) = &self.error {
-            return format!("unknown: {error}");
-        }
-        let token = self.fencing_token.map_or("none yet".to_owned(), |token| token.to_string());
-        if let Some(result) = &self.done {
-            return format!("done, result {:?}, fencing token {token}", show::line(result, TEXT_MAX / 2));
-        }
-        match (&self.holder, self.remaining_ms) {
-            (Some(holder), _) if self.held.is_none() && !self.contended => {
-                let holder = show::line(holder, NAME_MAX);
-                format!(
-                    "unknown: too few nodes vote; the nodes that answer store the holder {holder}, fencing token {token}"
-                )
-            }
-            (Some(_), Some(ms)) if self.reserved_for.is_some() => {
-                let successor = show::line(self.reserved_for.as_deref().unwrap_or_default(), NAME_MAX);
-                let left = ms as f64 / 1e3;
-                format!("reserved for {successor} for another {left:.1} s, last fencing token {token}")
-            }
-            (Some(holder), Some(ms)) => {
-                let holder = show::line(holder, NAME_MAX);
-                format!("held by {holder} for another {:.1} s, fencing token {token}", ms as f64 / 1e3)
-            }
-            (Some(holder), None) => {
-                format!("held by {} without expiry (not by Quorate)", show::line(holder, NAME_MAX))
-            }
-            (None, _) if self.contended => format!(
-                "only a minority of the nodes stores a holder: it is being acquired, or too few nodes answered; last \
-                 fencing token {token}"
-            ),
-            (None, _) if self.held.is_none() => {
-                format!(
-                    "unknown: too few nodes vote, and the others may have lost the holder; last fencing token {token}"
-                )
-            }
-            (None, _) if self.fencing_token.is_none() => "free, never held".to_owned(),
-            (None, _) => format!("free, last fencing token {token}"),
+        match &self.error {
+            Some(error) => format!("unknown: {error}"),
+            None => self.lock.for_people(),
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         let text = fields_within(area.width, rows);
         text.lines().map(|line| Line::from(line.to_owned())).collect::<Vec<_>>()
     };
-    let job = state.jobs.as_ref().and_then(|jobs| jobs.value.list.iter().find(|job| job.name == *name));
+    let job = state.jobs().and_then(|jobs| jobs.list.iter().find(|job| job.name == *name));
     match job {
         // The list of the outcomes is below.
         Some(job) => {
@@ -56,7 +56,7 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     match &state.detail {
         None => lines.push(Line::from("asking the nodes")),
         Some(detail) => {
-            if let Some(stale) = view.stale(detail, None) {
+            if let Some(stale) = view.stale(detail.read, None) {
                 lines.push(Line::from(stale));
             }
             match &detail.value {

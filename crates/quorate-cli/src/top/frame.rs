@@ -6,13 +6,13 @@ use super::{
     clock::time_of_day,
     dialog,
     news::{Dated, Moment},
-    state::{Dialog, Section, State},
+    state::{Dialog, Known, Section, State},
     view::{Palette, View, first_line},
 };
 use crate::terminal::Tone;
 use quorate_operator::{
-    state::{Leadership, Level, Problem, Target},
-    view::LeaderView,
+    state::{Leadership, Level, Problem, Target, voting},
+    view::{LeaderView, ShardSetView, WorkerView, text},
 };
 use ratatui::{
     Frame,
@@ -21,6 +21,7 @@ use ratatui::{
     text::{Line, Span},
     widgets::Paragraph,
 };
+use std::collections::BTreeMap;
 
 /// The height of the screen for each line about a problem, and for each about a set of shards.
 const ROWS_A_LINE: u16 = 8;
@@ -65,15 +66,17 @@ fn heading<'a>(
     palette: Palette,
     Rect { width, height, .. }: Rect,
 ) -> Vec<Line<'a>> {
-    let (level, headline, voting) = match &state.verdict {
+    let known = state.known.as_ref().map(|known| &known.value);
+    let (level, headline, voting) = match &state.known {
         None => (Level::Well, "asking the nodes".to_owned(), String::new()),
-        Some(old) if state.is_stale(old, now) => {
-            let since = time_of_day(old.read.wall);
-            (Level::Bad, format!("NOT UPDATED since {since}: {}", old.value.0.headline), String::new())
+        Some(Dated { value: Known { verdict, .. }, read }) if state.is_stale(*read, now) => {
+            let since = time_of_day(read.wall);
+            (Level::Bad, format!("NOT UPDATED since {since}: {}", verdict.headline), String::new())
         }
-        Some(Dated { value: (verdict, voting), .. }) => {
+        Some(Dated { value: Known { verdict, state, .. }, .. }) => {
             // The headline says how many nodes vote if that is the news.
-            let is_news = verdict.headline.contains(voting.as_str());
+            let voting = voting(state);
+            let is_news = verdict.headline.contains(&voting);
             let voting = if is_news { String::new() } else { format!("  {voting}") };
             (verdict.level, verdict.headline.clone(), voting)
         }
@@ -88,15 +91,34 @@ fn heading<'a>(
     ]);
     let verdict = Line::styled(headline, palette.of(tone_of(level)));
     // The list of the nodes has their problems.
-    let needs = state.verdict.iter().flat_map(|verdict| &verdict.value.0.needs);
+    let needs = known.iter().flat_map(|known| &known.verdict.needs);
     let room = usize::from(height / ROWS_A_LINE);
     let needs = needs.filter(|problem| problem.target != Target::Nodes).take(NEEDS_MAX.min(room));
     let needs = needs.map(|problem| need(problem, palette));
-    let shards = state.shards.iter().take(SETS_MAX.min(room));
-    let shards = shards.map(|(text, tone)| Line::styled(text.clone(), palette.of(*tone)));
-    let workers = state.workers.iter().map(|text| Line::raw(text.clone()));
+    let shards = known.iter().flat_map(|known| known.state.shards.iter()).take(SETS_MAX.min(room));
+    let shards = shards.map(|set| shards_line(set, palette));
+    let workers = state.jobs().and_then(|jobs| workers_line(&jobs.workers)).map(Line::raw);
     let leader = leadership(state, now, palette);
     [first, verdict].into_iter().chain(needs).chain([leader]).chain(workers).chain(shards).collect()
+}
+
+/// Returns the line about the live workers: those of each label. Returns `None` if no worker has a label.
+fn workers_line(workers: &[WorkerView]) -> Option<String> {
+    let mut by_label = BTreeMap::<&str, Vec<&str>>::new();
+    for worker in workers {
+        worker.labels.iter().for_each(|label| by_label.entry(label).or_default().push(&worker.worker));
+    }
+    let labels = by_label.iter().map(|(label, workers)| format!("; {label}: {}", workers.join(", ")));
+    (!by_label.is_empty()).then(|| format!("workers {}{}", workers.len(), labels.collect::<String>()))
+}
+
+/// Returns the line about a set of shards.
+fn shards_line<'a>(set: &ShardSetView, palette: Palette) -> Line<'a> {
+    let (owned, count, workers) = (set.owned, set.count, set.workers.len());
+    let tone = if owned < count { Tone::Caution } else { Tone::Plain };
+    let text =
+        format!("shards {}: {owned} of {count} owned, {workers} workers; {}", set.name, set.state_text());
+    Line::styled(text, palette.of(tone))
 }
 
 /// Returns the line about a problem that an operator must fix.
@@ -116,16 +138,19 @@ fn tone_of(level: Level) -> Tone {
 }
 
 fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {
-    let error = state.leader_error.as_ref().map(|error| first_line(error));
+    let known = state.known.as_ref().map(|known| &known.value.state);
+    let error = known.and_then(|known| known.unread_leader.as_deref()).map(first_line);
+    let waiting = known.and_then(|known| known.copies()?.waiting());
     let Some(leader) = &state.leader else {
         return Line::raw(
             error.map_or("leader: asking the nodes".to_owned(), |error| format!("leader: {error}")),
         );
     };
+    let read = leader.read;
     let (worker, known) = match &leader.value {
         Leadership::Leader { leader: LeaderView { worker, term, remaining }, .. } => {
             let term = term.map_or_else(String::new, |term| format!(" (term {term})"));
-            let left = remaining.map(|left| left.saturating_sub(leader.age(now)));
+            let left = remaining.map(|left| left.saturating_sub(now.boot.since(read.boot)));
             let left = left.map_or_else(String::new, |left| {
                 format!(", lease ends in {:.1} s if not extended", left.as_secs_f64())
             });
@@ -133,16 +158,17 @@ fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {
         }
         Leadership::Vacant { .. } | Leadership::Unknown => (None, "NO LEADER".to_owned()),
     };
-    if error.is_some() || state.is_stale(leader, now) {
+    if error.is_some() || state.is_stale(read, now) {
         let worker = worker.unwrap_or("no worker");
         let error = error.map_or_else(String::new, |error| format!(": {error}"));
-        let text =
-            format!("leader NOT UPDATED since {} (then {worker}){error}", time_of_day(leader.read.wall));
+        let text = format!("leader NOT UPDATED since {} (then {worker}){error}", time_of_day(read.wall));
         return Line::styled(text, palette.of(Tone::Trouble));
     }
-    match (worker, &state.waiting) {
+    match (worker, waiting) {
         (None, _) => Line::styled(known, palette.of(Tone::Trouble)),
-        (Some(_), Some(why)) => Line::styled(format!("{known}; {why}"), palette.of(Tone::Trouble)),
+        (Some(_), Some(waiting)) => {
+            Line::styled(format!("{known}; {}", text(&waiting.why)), palette.of(Tone::Trouble))
+        }
         (Some(_), None) => Line::styled(known, palette.of(Tone::Plain)),
     }
 }

@@ -3,7 +3,6 @@
 use super::sidecar::LeaseLine;
 use quorate::env::{BootTime, WallTime};
 use quorate_operator::state::Round;
-use std::time::Duration;
 
 /// News for the view.
 #[derive(Debug)]
@@ -28,10 +27,4 @@ pub(super) struct Moment {
 pub(super) struct Dated<T> {
     pub(super) value: T,
     pub(super) read: Moment,
-}
-
-impl<T> Dated<T> {
-    pub(super) fn age(&self, now: Moment) -> Duration {
-        now.boot.since(self.read.boot)
-    }
 }

@@ -15,16 +15,10 @@ use quorate_operator::{
     Action, Verb,
     state::{
         Detail, JobDetail, JobsView, Key, Leadership, Missing, Round, SeenNode, Snapshot, Verdict, judge,
-        voting,
     },
-    view::{JobView, ShardSetView, WorkerView, name, text},
+    view::{JobView, name},
 };
-use std::{
-    cell::Cell,
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 
 /// The number of events that are kept.
 const EVENTS_MAX: usize = 500;
@@ -39,28 +33,16 @@ const PAGE: usize = 10;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) group: String,
-    pub(super) nodes: Option<Dated<Vec<NodeLine>>>,
-    /// The leadership, as far as it was last known.
+    /// The last state of the group, which is that of the page.
+    pub(super) known: Option<Dated<Known>>,
+    /// The leadership when it was last read.
     pub(super) leader: Option<Dated<Leadership>>,
-    /// The reason why the leader cannot use the records of the jobs, if too few copies of them are complete.
-    pub(super) waiting: Option<String>,
-    /// The reason why the leader was last not read.
-    pub(super) leader_error: Option<String>,
-    pub(super) jobs: Option<Dated<Arc<JobsView>>>,
-    /// The reason why the jobs were last not read.
-    pub(super) jobs_error: Option<String>,
-    /// The judgement of the last round, and how many nodes vote.
-    pub(super) verdict: Option<Dated<(Verdict, String)>>,
     /// The time from which on ends of runs are events: a little before the first list of jobs.
     began: Option<WallTime>,
     /// The leases of a sidecar's clients.
     pub(super) leases: Option<Dated<Vec<LeaseLine>>>,
     /// The reason why the leases were last not read.
     pub(super) leases_error: Option<String>,
-    /// The live workers by their labels, if any has one.
-    pub(super) workers: Option<String>,
-    /// A line about each set of shards.
-    pub(super) shards: Vec<(String, Tone)>,
     /// The newest event is the last.
     pub(super) events: VecDeque<Event>,
     pub(super) section: Section,
@@ -86,21 +68,27 @@ pub(super) struct State {
     took: Duration,
 }
 
-/// Returns the line about the live workers: those of each label. Returns `None` if no worker has a label.
-fn workers_line(workers: &[WorkerView]) -> Option<String> {
-    let mut by_label = BTreeMap::<&str, Vec<&str>>::new();
-    for worker in workers {
-        worker.labels.iter().for_each(|label| by_label.entry(label).or_default().push(&worker.worker));
-    }
-    let labels = by_label.iter().map(|(label, workers)| format!("; {label}: {}", workers.join(", ")));
-    (!by_label.is_empty()).then(|| format!("workers {}{}", workers.len(), labels.collect::<String>()))
+/// The state of the group, with what follows from it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) state: Snapshot,
+    pub(super) verdict: Verdict,
+    pub(super) nodes: Vec<NodeLine>,
 }
 
-/// Returns the line about a set of shards.
-fn shards_line(set: &ShardSetView) -> (String, Tone) {
-    let (owned, count, workers) = (set.owned, set.count, set.workers.len());
-    let tone = if owned < count { Tone::Caution } else { Tone::Plain };
-    (format!("shards {}: {owned} of {count} owned, {workers} workers; {}", set.name, set.state_text()), tone)
+impl Known {
+    fn new(state: Snapshot) -> Self {
+        let line = |seen: &SeenNode| NodeLine { node: seen.node.clone(), copies: Vec::new() };
+        let mut nodes: Vec<NodeLine> = state.nodes.iter().map(line).collect();
+        let copies = state.copies().map_or(&[][..], LedgerCopies::nodes);
+        nodes.iter_mut().zip(copies).for_each(|(node, copy)| node.note_copy(&state.group, copy));
+        Self { verdict: judge(&state), nodes, state }
+    }
+
+    /// Returns the jobs, once they have been read.
+    fn jobs(&self) -> Option<&JobsView> {
+        self.state.jobs.as_deref().filter(|jobs| jobs.read_at.is_some())
+    }
 }
 
 /// The part of the screen that is shown.
@@ -139,19 +127,12 @@ impl State {
     pub(super) fn new(group: &str, every: Duration) -> Self {
         Self {
             group: group.to_owned(),
-            nodes: None,
+            known: None,
             leader: None,
-            waiting: None,
-            leader_error: None,
-            jobs: None,
-            jobs_error: None,
-            verdict: None,
             began: None,
             took: Duration::ZERO,
             leases: None,
             leases_error: None,
-            workers: None,
-            shards: Vec::new(),
             events: VecDeque::new(),
             section: Section::default(),
             filter: String::new(),
@@ -195,62 +176,35 @@ impl State {
         }
     }
 
-    /// Takes in the state of the group.
-    fn learn_round(&mut self, round: Round) {
-        let Round { began, state, mut details } = round;
+    /// Takes in the state of the group. What differs from the last one are events.
+    fn learn_round(&mut self, Round { began, state, mut details }: Round) {
         let now = Moment { boot: began, wall: state.at };
-        self.verdict = Some(Dated { value: (judge(&state), voting(&state)), read: now });
-        self.learn_nodes(&state, now);
-        self.learn_leader(&state, now);
-        self.shards = state.shards.iter().map(shards_line).collect();
         let open = self.open.as_ref().map(|name| Key::Job { name: name.to_string(), at: None });
         if let Some(Detail::Job(detail)) = open.and_then(|key| details.remove(&key)) {
             let value = detail.map_err(|(Missing::Unknown(why) | Missing::Unread(why))| why);
             self.detail = Some(Dated { value, read: now });
         }
-        if let Some(jobs) = state.jobs {
-            self.learn_jobs(jobs, now);
+        self.learn_leader(&state.leadership, now);
+        let known = Known::new(state);
+        if let Some(Dated { value: before, .. }) = self.known.take() {
+            let jobs = before.jobs().zip(known.jobs()).and_then(|(before, jobs)| {
+                let since = *self.began.get_or_insert(before.read_at? - EARLIER);
+                jobs.error.is_none().then(|| events::of_jobs(&before.list, &jobs.list, since))
+            });
+            let nodes = events::of_nodes(&before.nodes, &known.nodes);
+            self.record(nodes.into_iter().chain(jobs.into_iter().flatten()), now);
         }
-    }
-
-    fn learn_nodes(&mut self, state: &Snapshot, now: Moment) {
-        let line = |seen: &SeenNode| NodeLine { node: seen.node.clone(), copies: Vec::new() };
-        let mut nodes: Vec<NodeLine> = state.nodes.iter().map(line).collect();
-        let copies = state.copies().map_or(&[][..], LedgerCopies::nodes);
-        nodes.iter_mut().zip(copies).for_each(|(node, copy)| node.note_copy(&state.group, copy));
-        if let Some(before) = &self.nodes {
-            let changes = events::of_nodes(&before.value, &nodes);
-            self.record(changes, now);
-        }
-        self.nodes = Some(Dated { value: nodes, read: now });
-    }
-
-    fn learn_leader(&mut self, state: &Snapshot, now: Moment) {
-        self.leader_error.clone_from(&state.unread_leader);
-        self.waiting = state.copies().and_then(LedgerCopies::waiting).map(|waiting| text(&waiting.why));
-        if state.leadership == Leadership::Unknown {
-            return;
-        }
-        if let Some(before) = &self.leader {
-            let change = events::of_leader(&before.value, &state.leadership);
-            self.record(change, now);
-        }
-        self.leader = Some(Dated { value: state.leadership.clone(), read: now });
-    }
-
-    fn learn_jobs(&mut self, jobs: Arc<JobsView>, now: Moment) {
-        self.workers = workers_line(&jobs.workers);
-        self.jobs_error.clone_from(&jobs.error);
-        if jobs.read_at.is_none() || self.jobs_error.is_some() {
-            return;
-        }
-        if let Some(before) = &self.jobs {
-            let since = *self.began.get_or_insert(before.read.wall - EARLIER);
-            let changes = events::of_jobs(&before.value.list, &jobs.list, since);
-            self.record(changes, now);
-        }
-        self.jobs = Some(Dated { value: jobs, read: now });
+        self.known = Some(Dated { value: known, read: now });
         self.choose_existing();
+    }
+
+    fn learn_leader(&mut self, leadership: &Leadership, now: Moment) {
+        if *leadership == Leadership::Unknown {
+            return;
+        }
+        let change = self.leader.as_ref().and_then(|before| events::of_leader(&before.value, leadership));
+        self.record(change, now);
+        self.leader = Some(Dated { value: leadership.clone(), read: now });
     }
 
     /// Takes in a key, and returns the steps to carry out.
@@ -270,9 +224,14 @@ impl State {
         Vec::new()
     }
 
+    /// Returns the jobs, once they have been read.
+    pub(super) fn jobs(&self) -> Option<&JobsView> {
+        self.known.as_ref()?.value.jobs()
+    }
+
     /// Returns the jobs that the filter selects, in the chosen order.
     pub(super) fn rows(&self) -> Vec<&JobView> {
-        let jobs = self.jobs.as_ref().map_or(&[][..], |jobs| &jobs.value.list);
+        let jobs = self.jobs().map_or(&[][..], |jobs| &jobs.list);
         rows(jobs, &self.filter, self.order, self.is_reversed)
     }
 
@@ -289,8 +248,8 @@ impl State {
     }
 
     /// Returns whether data of this age is marked as not up to date.
-    pub(super) fn is_stale<T>(&self, dated: &Dated<T>, now: Moment) -> bool {
-        dated.age(now) > self.stale_after.max(self.took * STALE_ROUNDS)
+    pub(super) fn is_stale(&self, read: Moment, now: Moment) -> bool {
+        now.boot.since(read.boot) > self.stale_after.max(self.took * STALE_ROUNDS)
     }
 
     fn record(&mut self, changes: impl IntoIterator<Item = (String, Tone)>, now: Moment) {

@@ -2,7 +2,7 @@
 
 use super::{
     clock::{left, relative, time_of_day},
-    news::{Dated, Moment},
+    news::Moment,
     order::Order,
     state::State,
 };
@@ -53,7 +53,7 @@ pub(super) fn first_line(text: &str) -> String {
 
 impl View<'_> {
     pub(super) fn all(&self, frame: &mut Frame<'_>, area: Rect) {
-        let count = self.state.nodes.as_ref().map_or(1, |nodes| nodes.value.len());
+        let count = self.state.known.as_ref().map_or(1, |known| known.value.nodes.len());
         let nodes = u16::try_from(count).unwrap_or(u16::MAX).min(if area.height >= TALL { 9 } else { 5 });
         let (runs, events) = if area.height >= TALL { (8, 12) } else { (0, 4) };
         let [nodes, jobs, runs, events] = Layout::vertical([
@@ -73,7 +73,7 @@ impl View<'_> {
 
     /// Draws the nodes. With `whole`, a reason that is longer than a line is wrapped.
     pub(super) fn nodes(&self, frame: &mut Frame<'_>, area: Rect, whole: bool) {
-        let nodes = self.state.nodes.as_ref().map_or(&[][..], |nodes| &nodes.value);
+        let nodes = self.state.known.as_ref().map_or(&[][..], |known| &known.value.nodes);
         let widest = nodes.iter().map(|node| Line::from(&*node.node.name).width()).max().unwrap_or(4);
         let name = u16::try_from(widest).unwrap_or(u16::MAX).min(area.width / 2);
         let p99 = |text| if area.width >= WIDE { format!("{text:>9}  ") } else { String::new() };
@@ -132,12 +132,13 @@ impl View<'_> {
 
     fn jobs_title<'a>(&self, selected: usize) -> Line<'a> {
         let state = self.state;
-        let error = state.jobs_error.as_ref().map(|error| first_line(error));
-        let Some(jobs) = &state.jobs else {
+        let unread = state.known.as_ref().and_then(|known| known.value.state.jobs.as_ref()?.error.as_deref());
+        let error = unread.map(first_line);
+        let Some((known, jobs)) = state.known.as_ref().zip(state.jobs()) else {
             let text = error.map_or("JOBS: asking the nodes".to_owned(), |error| format!("JOBS: {error}"));
             return bold(text);
         };
-        let all = jobs.value.list.len();
+        let all = jobs.list.len();
         let mut text = match state.filter.is_empty() {
             true => format!("JOBS {all}"),
             false => format!("JOBS {selected} of {all}, filter {:?}", state.filter),
@@ -150,17 +151,18 @@ impl View<'_> {
         if all == 0 {
             spans.push(Span::raw(": a job is registered when a worker that has it first leads the group"));
         }
-        spans.extend(self.stale(jobs, error));
+        let read = Moment { wall: jobs.read_at.unwrap_or(known.read.wall), ..known.read };
+        spans.extend(self.stale(read, error));
         Line::from(spans)
     }
 
     /// Returns the mark of data that is not up to date.
-    pub(super) fn stale<'a, T>(&self, dated: &Dated<T>, error: Option<String>) -> Option<Span<'a>> {
-        if error.is_none() && !self.state.is_stale(dated, self.now) {
+    pub(super) fn stale<'a>(&self, read: Moment, error: Option<String>) -> Option<Span<'a>> {
+        if error.is_none() && !self.state.is_stale(read, self.now) {
             return None;
         }
         let error = error.map_or_else(String::new, |error| format!(": {error}"));
-        let text = format!("  NOT UPDATED since {}{error}", time_of_day(dated.read.wall));
+        let text = format!("  NOT UPDATED since {}{error}", time_of_day(read.wall));
         Some(Span::styled(text, self.palette.of(Tone::Trouble)))
     }
 
@@ -190,7 +192,7 @@ impl View<'_> {
 
     /// Draws the active runs, the oldest first.
     pub(super) fn runs(&self, frame: &mut Frame<'_>, area: Rect) {
-        let jobs = self.state.jobs.as_ref().map_or(&[][..], |jobs| &jobs.value.list);
+        let jobs = self.state.jobs().map_or(&[][..], |jobs| &jobs.list);
         let mut runs: Vec<_> =
             jobs.iter().flat_map(|job| job.running.iter().map(move |run| (run, job))).collect();
         runs.sort_by(|a, b| (&a.0.tick, &a.1.name).cmp(&(&b.0.tick, &b.1.name)));
@@ -229,7 +231,7 @@ impl View<'_> {
         };
         let [title, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
         let mut spans = vec![bold(format!("LEASES of clients {}", leases.value.len())).spans.remove(0)];
-        spans.extend(self.stale(leases, error));
+        spans.extend(self.stale(leases.read, error));
         frame.render_widget(Paragraph::new(Line::from(spans)), title);
         let first = self.state.scroll_within(leases.value.len(), area.height);
         let seconds = |ms: u64| format!("{:.1} s", ms as f64 / 1e3);
