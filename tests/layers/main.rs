@@ -45,9 +45,9 @@ const ORDER: [&str; 20] = [
 const WITH_ROOMS: &str = "scheduler";
 /// The rooms of the scheduler, from the bottom to the top. Each room may use only the rooms before it, and names an
 /// item of another room by that room.
-const ROOMS: [&str; 14] = [
-    "schedule", "policy", "alert", "job", "counts", "registry", "store", "check", "run", "plan", "control",
-    "leader", "handle", "builder",
+const ROOMS: [&str; 15] = [
+    "wire", "schedule", "policy", "alert", "job", "counts", "registry", "store", "check", "run", "plan",
+    "control", "leader", "handle", "builder",
 ];
 /// Modules that are not in the order, each with the highest module that it may use. No module may use them.
 const BESIDE: [(&str, &str); 3] = [("admin", "quorum"), ("error", "scheduler"), ("redis", "claim")];

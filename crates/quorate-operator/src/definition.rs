@@ -11,11 +11,11 @@ use crate::{
 use fields::{
     ABSENT, AFTER, AT, CONCURRENCY, DELAY, DELIVERY, DST, EVERY, EXCEPT, EXPECT, EXPECT_WITHIN, FROM,
     HANDLER, HISTORY, JITTER, KEEP_OUTPUT, MISFIRE, OVERLAP, PAUSE_AFTER_FAILURES, PAYLOAD, PRIORITY,
-    RETRIES, RUNS_ON, SCHEDULE, TIMEOUT, UNTIL, Written, ZONE, length, number, one_of, wrong,
+    RETRIES, RUNS_ON, SCHEDULE, TIMEOUT, UNTIL, Written, ZONE, wrong,
 };
 use quorate::{
     internals::{Expect, JobAction, JobDefinition},
-    scheduler::{Delivery, Job, Jobs, JobsError, Overlap, Payload, RequestId},
+    scheduler::{Job, Jobs, JobsError, Payload, RequestId},
 };
 use std::str::FromStr;
 
@@ -74,47 +74,7 @@ pub fn job(given: &impl Given) -> Result<Job, WrongField> {
             Payload::new(payload).map_err(|error| WrongField::new(PAYLOAD.name, error.to_string()))?,
         );
     }
-    if let Some(misfire) = rules::misfire(given)? {
-        job = job.misfire(misfire);
-    }
-    if let Some(delivery) = one_of(given, &DELIVERY, &[Delivery::AtLeastOnce, Delivery::AtMostOnce])? {
-        job = job.delivery(delivery);
-    }
-    let overlaps = [Overlap::Queue, Overlap::Skip, Overlap::CancelOld, Overlap::Allow];
-    if let Some(overlap) = one_of(given, &OVERLAP, &overlaps)? {
-        job = job.overlap(overlap);
-    }
-    if let Some((placement, labels)) = rules::runs_on(given)? {
-        job = job.on_workers_with(labels).placement(placement);
-    }
-    if let Some((key, limit)) = rules::concurrency(given)? {
-        job = job.concurrency(key, limit);
-    }
-    if let Some(runs) = number(given, &PAUSE_AFTER_FAILURES)? {
-        job = job.pause_after_failures(runs);
-    }
-    if let Some(jitter) = length(given, &JITTER)? {
-        job = job.jitter(jitter);
-    }
-    if let Some(timeout) = length(given, &TIMEOUT)? {
-        job = job.timeout(timeout);
-    }
-    if let Some(retries) = rules::retries(given)? {
-        job = job.retries(retries);
-    }
-    if let Some(priority) = number(given, &PRIORITY)? {
-        job = job.priority(priority);
-    }
-    if let Some(history) = number(given, &HISTORY)? {
-        job = job.history(history);
-    }
-    if let Some(bytes) = number(given, &KEEP_OUTPUT)? {
-        job = job.keep_output(bytes);
-    }
-    if let Some(time) = length(given, &EXPECT_WITHIN)? {
-        job = job.expect_within(time);
-    }
-    Ok(job)
+    Ok(job.with_rules(rules::read(given)?))
 }
 
 /// Returns what must be stored now.
@@ -133,7 +93,7 @@ pub fn fields_of(definition: &JobDefinition) -> Vec<(&'static str, String)> {
     let mut fields = Written(vec![(HANDLER.name, definition.handler.to_string())]);
     times::write(&definition.schedule, &mut fields);
     fields.add(&PAYLOAD, definition.payload.as_ref().and_then(|payload| payload.text()));
-    rules::write(definition, &mut fields);
+    rules::write(&definition.rules, &mut fields);
     fields.0
 }
 
@@ -196,7 +156,7 @@ mod tests {
         let fields = fields.iter().map(|(name, text)| (*name, text.clone().leak() as &'static str));
         let again = job(&Fields(fields.chain([("job", "digest")]).collect())).unwrap();
         assert_eq!(again.definition().unwrap().to_text(), text, "the fields are read back");
-        let expected = r#"{"name":"digest","schedule":{"kind":"days","of":{"kind":"cron","line":"0 3 * * *","zone":"Europe/Kyiv"},"except":["2027-12-25","2027-12-26"],"from":"2027-01-01","until":"2027-12-31"},"handler":"send-mail","payload":" {\"to\":1}","misfire":{"rule":"run-all","within":7200000000},"delivery":"at-most-once","overlap":"cancel-old","labels":["eu","ssd"],"concurrency":{"key":"the database","limit":2},"pause_after_failures":5,"jitter":5000000,"timeout":600000000,"retries":{"attempts":3,"first":1000000,"max":60000000},"priority":-4,"history":7,"keep_output":100,"expect_within":172800000000}"#;
+        let expected = r#"{"name":"digest","schedule":{"kind":"days","of":{"kind":"cron","line":"0 3 * * *","zone":"Europe/Kyiv"},"except":["2027-12-25","2027-12-26"],"from":"2027-01-01","until":"2027-12-31"},"handler":"send-mail","payload":" {\"to\":1}","rules":{"misfire":{"rule":"run-all","within":7200000000},"delivery":"at-most-once","overlap":"cancel-old","placement":"any-worker","labels":["eu","ssd"],"concurrency":{"key":"the database","limit":2},"pause_after_failures":5,"jitter":5000000,"timeout":600000000,"retries":{"attempts":3,"first":1000000,"max":60000000},"priority":-4,"history":7,"keep_output":100,"expect_within":172800000000}}"#;
         assert_eq!(&*text, expected);
     }
 

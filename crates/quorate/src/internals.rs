@@ -6,7 +6,7 @@ pub use crate::claim::{ClaimTally, attempts};
 #[cfg(feature = "scheduler")]
 pub use crate::scheduler::{
     control::{AuditEntry, GroupOverview, GroupWorker},
-    job::{JobDefinition, MisfireData, RetryData},
+    job::{JobDefinition, JobRules},
     policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
     schedule::{OffsetChange, OffsetEffect, ScheduleSpec},
     store::{

@@ -2,7 +2,10 @@
 
 use super::{LeaseConfig, Secret, tls::TlsNames};
 use humantime_serde::Serde;
-use quorate::quorum::QuorumConfig;
+use quorate::{
+    quorum::QuorumConfig,
+    scheduler::{Delivery, Overlap},
+};
 use serde::{
     Deserialize,
     de::{self, value::MapAccessDeserializer},
@@ -137,12 +140,12 @@ pub(super) struct JobText {
     pub(super) background: Option<BackgroundText>,
     pub(super) cwd: Option<PathBuf>,
     #[serde(default)]
-    pub(super) env: BTreeMap<String, String>,
+    pub(super) env: BTreeMap<String, Secret<String>>,
     pub(super) misfire: Option<Spanned<MisfireText>>,
-    pub(super) delivery: Option<DeliveryText>,
+    pub(super) delivery: Option<Delivery>,
     pub(super) timeout: Option<Time>,
     pub(super) jitter: Option<Time>,
-    pub(super) overlap: Option<OverlapText>,
+    pub(super) overlap: Option<Overlap>,
     pub(super) retries: Option<Spanned<RetriesText>>,
     pub(super) after: Option<Spanned<AfterText>>,
     pub(super) runs_on: Option<Spanned<RunsOnText>>,
@@ -169,15 +172,6 @@ pub(super) struct RetriesText {
 pub(super) enum AskText {
     Majority,
     All,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum OverlapText {
-    Skip,
-    Queue,
-    CancelOld,
-    Allow,
 }
 
 #[derive(Debug, Deserialize)]
@@ -269,13 +263,6 @@ pub(super) enum RuleText {
 pub(super) enum BackgroundText {
     End,
     Leave,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum DeliveryText {
-    AtMostOnce,
-    AtLeastOnce,
 }
 
 /// A node as the file names it: a URL, or a table with the URL and the node's files. `Debug` shows no password.

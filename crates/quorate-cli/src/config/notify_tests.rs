@@ -38,7 +38,7 @@ fn every_key_is_read_and_no_secret_is_shown() {
     let config = load(&text).unwrap();
     assert!(!format!("{config:#?}").contains("hush"), "{config:#?}");
     let job = &config.jobs[0];
-    assert_eq!(job.expect_within, Some(Duration::from_secs(120)));
+    assert_eq!(job.rules.expect_within, Some(Duration::from_secs(120)));
     assert_eq!(job.ping.as_ref().unwrap().on, BTreeSet::from([PingEvent::Start, PingEvent::Success]));
     let [first, second, third] = &config.notify[..] else { panic!("{:?}", config.notify) };
     assert_eq!(first.on, BTreeSet::from([NotifyEvent::Failed, NotifyEvent::NoLeader]));

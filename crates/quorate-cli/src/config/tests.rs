@@ -1,7 +1,8 @@
 use super::*;
 use quorate::{
+    internals::JobRules,
     quorum::QuorumConfig,
-    scheduler::{Dst, Overlap, Placement, Retry},
+    scheduler::{Concurrency, Delivery, Dst, Labels, Misfire, Overlap, Placement, Retry},
 };
 use std::{
     collections::BTreeMap,
@@ -154,24 +155,26 @@ fn every_key_is_read() {
         command: vec!["./report.sh".to_owned(), "--all".to_owned()],
         http: None,
         cwd: Some("/etc/x/jobs".into()),
-        env: BTreeMap::from([("TOKEN".to_owned(), "hush".to_owned())]),
-        misfire: quorate::scheduler::Misfire::run_all(Duration::from_secs(90)),
-        delivery: quorate::scheduler::Delivery::AtMostOnce,
-        timeout: Some(Duration::from_secs(5400)),
+        env: BTreeMap::from([("TOKEN".to_owned(), Secret("hush".to_owned()))]),
         ok_exit_codes: vec![0, 3],
-        keep_output: Some(2048),
         background: Background::Leave,
-        jitter: Duration::from_secs(300),
-        overlap: Overlap::CancelOld,
-        retries: Retry::new(4).backoff(Duration::from_secs(2), Duration::from_secs(9)),
-        placement: Placement::AnyWorker,
-        labels: vec!["eu".to_owned()],
-        concurrency: Some(("database".to_owned(), 2)),
-        priority: -2,
-        expect_within: None,
-        pause_after_failures: Some(5),
         ping: None,
-        history: 7,
+        rules: JobRules {
+            misfire: Some(Misfire::run_all(Duration::from_secs(90))),
+            delivery: Delivery::AtMostOnce,
+            timeout: Some(Duration::from_secs(5400)),
+            keep_output: 2048,
+            jitter: Duration::from_secs(300),
+            overlap: Overlap::CancelOld,
+            retries: Retry::new(4).backoff(Duration::from_secs(2), Duration::from_secs(9)),
+            placement: Placement::AnyWorker,
+            labels: Labels::new(["eu"]),
+            concurrency: Some(Concurrency { key: "database".into(), limit: 2 }),
+            priority: -2,
+            expect_within: None,
+            pause_after_failures: Some(5),
+            history: 7,
+        },
     };
     assert_eq!(jobs[0], nightly);
     assert_eq!(config.max_running, Some(3));
@@ -180,13 +183,16 @@ fn every_key_is_read() {
     let new_year = quorate::env::WallTime::from_micros(1_798_754_400_000_000);
     assert_eq!(jobs[3].schedule, quorate::scheduler::Schedule::at(new_year));
     assert_eq!(
-        (jobs[3].overlap, jobs[3].retries, jobs[3].placement),
+        (jobs[3].rules.overlap, jobs[3].rules.retries, jobs[3].rules.placement),
         (Overlap::Queue, Retry::NONE, Placement::Leader)
     );
-    assert_eq!((&*jobs[3].ok_exit_codes, jobs[3].keep_output, jobs[3].history), (&[0][..], None, 100));
+    assert_eq!(
+        (&*jobs[3].ok_exit_codes, jobs[3].rules.keep_output, jobs[3].rules.history),
+        (&[0][..], 0, 100)
+    );
     assert_eq!(jobs[1].schedule, quorate::scheduler::Schedule::every(Duration::from_secs(10)).unwrap());
-    assert_eq!(jobs[1].misfire, quorate::scheduler::Misfire::Skip);
-    assert_eq!(jobs[1].delivery, quorate::scheduler::Delivery::AtLeastOnce);
+    assert_eq!(jobs[1].rules.misfire, Some(Misfire::Skip));
+    assert_eq!(jobs[1].rules.delivery, Delivery::AtLeastOnce);
     assert!(!format!("{config:#?}").contains("hush"), "{config:#?}");
 }
 
@@ -494,11 +500,8 @@ fn the_workers_of_a_job_are_read() {
     ] {
         let config = load(&job(&format!("every = \"1s\"\nruns_on = {text}"))).unwrap();
         let job = &config.jobs[0];
-        assert_eq!(
-            (job.placement, &job.labels),
-            (placement, &labels.iter().map(ToString::to_string).collect())
-        );
-        let rules = job.with_rules(quorate::Job::named("n", job.schedule.clone(), "h")).rules();
+        assert_eq!((job.rules.placement, &job.rules.labels), (placement, &Labels::new(labels)));
+        let rules = quorate::Job::named("n", job.schedule.clone(), "h").with_rules(job.rules.clone()).rules();
         assert!(rules.contains(&format!("on {placement}")), "{text}: {rules}");
     }
 }

@@ -61,7 +61,7 @@ RANDOM_DELAY=45
             "@weekly (America/New_York)",
         ]
     );
-    let jitter: Vec<u64> = jobs.iter().map(|job| job.jitter.as_secs() / 60).collect();
+    let jitter: Vec<u64> = jobs.iter().map(|job| job.rules.jitter.as_secs() / 60).collect();
     assert_eq!(jitter, [0, 0, 0, 0, 0, 0, 45]);
 }
 
@@ -102,11 +102,11 @@ fn variables_apply_to_the_lines_below_them() {
     let jobs = jobs(&imported);
     assert!(jobs[0].env.is_empty() && jobs[0].cwd.is_none());
     assert_eq!(jobs[0].command, ["/bin/sh", "-c", "first"]);
-    assert_eq!(jobs[1].env["PATH"], "/usr/bin:/bin");
-    assert_eq!(jobs[1].env["GREETING"], "a \\\"b");
+    assert_eq!(jobs[1].env["PATH"].0, "/usr/bin:/bin");
+    assert_eq!(jobs[1].env["GREETING"].0, "a \\\"b");
     assert_eq!(jobs[1].cwd.as_deref(), Some(Path::new("/srv/app")));
     assert_eq!(jobs[2].command, ["/bin/bash", "-c", "third"]);
-    assert_eq!(jobs[2].env["PATH"], "/bin");
+    assert_eq!(jobs[2].env["PATH"].0, "/bin");
     assert!(!jobs[2].env.contains_key("SHELL"));
 }
 
@@ -114,7 +114,7 @@ fn variables_apply_to_the_lines_below_them() {
 fn a_delay_is_cut_to_the_period_of_its_job() {
     let imported =
         import("RANDOM_DELAY=45\n0 3 * * * /bin/nightly\n*/10 * * * * /bin/often\n@hourly /bin/hourly\n");
-    let jitter: Vec<u64> = jobs(&imported).iter().map(|job| job.jitter.as_secs()).collect();
+    let jitter: Vec<u64> = jobs(&imported).iter().map(|job| job.rules.jitter.as_secs()).collect();
     assert_eq!(jitter, [45 * 60, 10 * 60, 45 * 60]);
     assert_eq!(imported.notes.len(), 1, "{:?}", imported.notes);
     assert!(imported.notes[0].starts_with("line 3: RANDOM_DELAY of 2700 s"), "{:?}", imported.notes);

@@ -37,7 +37,7 @@ pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> Result<
         let next = job.schedule.next_after(now).map_or("never".to_owned(), |at| job.schedule.format(at));
         let schedule = &job.schedule;
         let command = job.http.as_ref().map_or_else(|| job.command.join(" "), ToString::to_string);
-        line(&format!("job {}: {schedule}, {}, next {next}: {command}", job.name, job.delivery))?;
+        line(&format!("job {}: {schedule}, {}, next {next}: {command}", job.name, job.rules.delivery))?;
         if job.background == Background::Leave {
             line("  processes that it leaves in the background run on, and no lease covers them")?;
         }

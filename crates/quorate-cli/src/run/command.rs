@@ -49,7 +49,7 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard, around: &DaemonPa
             ended
         }
     });
-    config.with_rules(job)
+    job.with_rules(config.rules.clone())
 }
 
 /// Returns the handler that runs a command of the configuration for a job on the nodes. The job gives the payload, which
@@ -80,7 +80,7 @@ fn payload_file(payload: &[u8]) -> io::Result<OwnedFd> {
 /// Pings the end of a run. An attempt that fails is the end only if it is the last one, and a run that was
 /// cancelled has neither succeeded nor failed.
 fn ping_end(job: &JobConfig, pings: &Pings, tick: &RunContext, succeeded: bool) {
-    let is_last = tick.attempt() >= job.retries.attempts();
+    let is_last = tick.attempt() >= job.rules.retries.attempts();
     if succeeded {
         pings.ping(job, PingEvent::Success);
     } else if is_last && !tick.cancellation_token().is_cancelled() {
@@ -103,7 +103,7 @@ async fn run(
         Some(outputs) => outputs.open(env, &job.name, tick.scheduled_at()).await,
         None => None,
     };
-    let most = job.keep_output.unwrap_or_default();
+    let most = job.rules.keep_output;
     let (output, stdout, stderr) =
         Output::piped(env, most, &label, file).map_err(|error| error.to_string())?;
     spec = spec.leave_background(job.background == Background::Leave);
@@ -125,7 +125,7 @@ async fn run(
         unconfirmed.confirm();
     }
     let tail = output.tail().await;
-    if job.keep_output.is_some() {
+    if job.rules.keep_output > 0 {
         tick.set_output(&tail);
     }
     let cancelled = tick.cancellation_token().is_cancelled();
@@ -163,7 +163,7 @@ fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, St
         spec = spec.env_remove(name);
     }
     for (name, value) in &job.env {
-        spec = spec.env(name, value);
+        spec = spec.env(name, &value.0);
     }
     spec = spec
         .env("QUORATE_JOB", &*job.name)
@@ -181,7 +181,7 @@ fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, St
         Some(term) => spec.env("QUORATE_RESOURCE", format!("election/{}", term.group())),
         None => spec.env_remove("QUORATE_RESOURCE"),
     };
-    spec = match job.timeout {
+    spec = match job.rules.timeout {
         Some(timeout) => spec.env("QUORATE_DEADLINE", rfc3339(env.wall() + timeout)),
         // This process may itself have been started as a command of a job. Its commands must not inherit the
         // deadline of that outer run.

@@ -40,13 +40,14 @@ pub(super) async fn send(
         content_type,
         body: Bytes::from(body.clone()),
     };
-    let most = job.keep_output.unwrap_or_default().max(SHOWN);
+    let most = job.rules.keep_output.max(SHOWN);
     let answer = tokio::select! { biased;
         () = tick.cancellation_token().cancelled() => return Err("cancelled before the answer came".to_owned()),
         answer = client.send(call, most) => answer?,
     };
     let text = String::from_utf8_lossy(&answer.tail);
-    if let Some(most) = job.keep_output {
+    let most = job.rules.keep_output;
+    if most > 0 {
         tick.set_output(end_of(&text, most));
     }
     if answer.status.is_success() {

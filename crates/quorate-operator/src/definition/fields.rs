@@ -88,8 +88,8 @@ impl Written {
 }
 
 /// Returns a length in one word.
-pub(super) fn span(micros: u64) -> String {
-    humantime::format_duration(Duration::from_micros(micros)).to_string().replace(' ', "")
+pub(super) fn span(time: Duration) -> String {
+    humantime::format_duration(time).to_string().replace(' ', "")
 }
 
 /// Returns the parts of a list with commas.

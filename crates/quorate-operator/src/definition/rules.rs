@@ -2,85 +2,105 @@
 
 use super::fields::{
     CONCURRENCY, DELIVERY, EXPECT_WITHIN, HISTORY, JITTER, KEEP_OUTPUT, MISFIRE, OVERLAP,
-    PAUSE_AFTER_FAILURES, PRIORITY, RETRIES, RUNS_ON, TIMEOUT, Written, list, span, time_of, wrong,
+    PAUSE_AFTER_FAILURES, PRIORITY, RETRIES, RUNS_ON, TIMEOUT, Written, length, list, number, one_of, span,
+    time_of, wrong,
 };
 use crate::{Given, WrongField};
 use quorate::{
-    internals::{JobDefinition, MisfireData},
-    scheduler::{Delivery, Misfire, Placement, Retry},
+    internals::JobRules,
+    scheduler::{Concurrency, Delivery, Labels, Misfire, Overlap, Placement, Retry},
 };
 
+/// Returns the rules that the fields give.
+///
+/// # Errors
+/// The field that must be changed, and the reason.
+pub(super) fn read(given: &impl Given) -> Result<JobRules, WrongField> {
+    let usual = JobRules::of_named();
+    let (placement, labels) = runs_on(given)?.unwrap_or((usual.placement, Labels::default()));
+    let overlaps = [Overlap::Queue, Overlap::Skip, Overlap::CancelOld, Overlap::Allow];
+    Ok(JobRules {
+        misfire: misfire(given)?,
+        delivery: one_of(given, &DELIVERY, &[Delivery::AtLeastOnce, Delivery::AtMostOnce])?
+            .unwrap_or(usual.delivery),
+        overlap: one_of(given, &OVERLAP, &overlaps)?.unwrap_or(usual.overlap),
+        placement,
+        labels,
+        concurrency: concurrency(given)?,
+        pause_after_failures: number(given, &PAUSE_AFTER_FAILURES)?,
+        jitter: length(given, &JITTER)?.unwrap_or(usual.jitter),
+        timeout: length(given, &TIMEOUT)?,
+        retries: retries(given)?.unwrap_or(usual.retries),
+        priority: number(given, &PRIORITY)?.unwrap_or(usual.priority),
+        history: number(given, &HISTORY)?.unwrap_or(usual.history),
+        keep_output: number(given, &KEEP_OUTPUT)?.unwrap_or(usual.keep_output),
+        expect_within: length(given, &EXPECT_WITHIN)?,
+    })
+}
+
 /// Adds the fields of the rules.
-pub(super) fn write(definition: &JobDefinition, fields: &mut Written) {
-    let misfire = definition.misfire.as_ref().map(|misfire| match misfire {
-        MisfireData::Skip => "skip".to_owned(),
-        MisfireData::RunOnce { within } => format!("run-once {}", span(*within)),
-        MisfireData::RunAll { within } => format!("run-all {}", span(*within)),
+pub(super) fn write(rules: &JobRules, fields: &mut Written) {
+    let usual = JobRules::of_named();
+    let misfire = rules.misfire.map(|misfire| match misfire {
+        Misfire::RunOnce { within } => format!("run-once {}", span(within)),
+        Misfire::RunAll { within } => format!("run-all {}", span(within)),
+        _ => "skip".to_owned(),
     });
     fields.add(&MISFIRE, misfire);
-    fields.add(&DELIVERY, (definition.delivery != Delivery::default()).then_some(definition.delivery));
-    fields.add(&OVERLAP, definition.overlap.as_ref());
-    let placement = definition.placement.as_deref();
-    let (any, every) = (Placement::AnyWorker.to_string(), Placement::EveryWorker.to_string());
-    let placement = placement.map(|text| match text {
-        text if text == any => "any",
-        text if text == every => "every",
-        text => text,
-    });
-    fields.add(
-        &RUNS_ON,
-        match (definition.labels.to_string(), placement) {
-            (labels, placement) if labels.is_empty() => placement.map(ToOwned::to_owned),
-            (labels, Some("every")) => Some(format!("every labels {labels}")),
-            (labels, _) => Some(format!("labels {labels}")),
-        },
-    );
-    let concurrency = definition.concurrency.as_ref();
+    fields.add(&DELIVERY, (rules.delivery != usual.delivery).then_some(rules.delivery));
+    fields.add(&OVERLAP, (rules.overlap != usual.overlap).then_some(rules.overlap));
+    let runs_on = match (rules.placement, rules.labels.to_string()) {
+        (Placement::Leader, _) => Some("leader".to_owned()),
+        (Placement::EveryWorker, labels) if labels.is_empty() => Some("every".to_owned()),
+        (Placement::EveryWorker, labels) => Some(format!("every labels {labels}")),
+        (_, labels) => (!labels.is_empty()).then(|| format!("labels {labels}")),
+    };
+    fields.add(&RUNS_ON, runs_on);
+    let concurrency = rules.concurrency.as_ref();
     fields.add(&CONCURRENCY, concurrency.map(|rule| format!("{} {}", rule.limit, rule.key)));
-    fields.add(&PAUSE_AFTER_FAILURES, definition.pause_after_failures);
-    fields.add(&JITTER, (definition.jitter > 0).then(|| span(definition.jitter)));
-    fields.add(&TIMEOUT, definition.timeout.map(span));
-    let retries = definition.retries.as_ref();
-    fields.add(
-        &RETRIES,
-        retries.map(|rule| format!("{} {} {}", rule.attempts, span(rule.first), span(rule.max))),
-    );
-    fields.add(&PRIORITY, (definition.priority != 0).then_some(definition.priority));
-    fields.add(&HISTORY, definition.history);
-    fields.add(&KEEP_OUTPUT, (definition.keep_output > 0).then_some(definition.keep_output));
-    fields.add(&EXPECT_WITHIN, definition.expect_within.map(span));
+    fields.add(&PAUSE_AFTER_FAILURES, rules.pause_after_failures);
+    fields.add(&JITTER, (!rules.jitter.is_zero()).then(|| span(rules.jitter)));
+    fields.add(&TIMEOUT, rules.timeout.map(span));
+    let pauses = (span(rules.retries.first_backoff()), span(rules.retries.max_backoff()));
+    let retries = format!("{} {} {}", rules.retries.attempts(), pauses.0, pauses.1);
+    fields.add(&RETRIES, (rules.retries != usual.retries).then_some(retries));
+    fields.add(&PRIORITY, (rules.priority != usual.priority).then_some(rules.priority));
+    fields.add(&HISTORY, (rules.history != usual.history).then_some(rules.history));
+    fields.add(&KEEP_OUTPUT, (rules.keep_output > 0).then_some(rules.keep_output));
+    fields.add(&EXPECT_WITHIN, rules.expect_within.map(span));
 }
 
 /// Returns the workers on which a job runs, with the labels that they must have.
-pub(super) fn runs_on(given: &impl Given) -> Result<Option<(Placement, Vec<&str>)>, WrongField> {
+fn runs_on(given: &impl Given) -> Result<Option<(Placement, Labels)>, WrongField> {
     let Some(text) = given.text(RUNS_ON.name) else { return Ok(None) };
     Ok(Some(match (text.trim(), text.trim().split_once(char::is_whitespace)) {
-        ("any", _) => (Placement::AnyWorker, Vec::new()),
-        ("leader", _) => (Placement::Leader, Vec::new()),
-        ("every", _) => (Placement::EveryWorker, Vec::new()),
+        ("any", _) => (Placement::AnyWorker, Labels::default()),
+        ("leader", _) => (Placement::Leader, Labels::default()),
+        ("every", _) => (Placement::EveryWorker, Labels::default()),
         (_, Some(("every", rest))) => (Placement::EveryWorker, labels(text, rest)?),
         (rest, _) => (Placement::AnyWorker, labels(text, rest)?),
     }))
 }
 
 /// Returns the labels of `labels eu, ssd`, which is part of `text`.
-fn labels<'a>(text: &str, rest: &'a str) -> Result<Vec<&'a str>, WrongField> {
+fn labels(text: &str, rest: &str) -> Result<Labels, WrongField> {
     match rest.trim().strip_prefix("labels") {
-        Some(labels) if !list(labels).is_empty() => Ok(list(labels)),
+        Some(labels) if !list(labels).is_empty() => Ok(Labels::new(list(labels))),
         Some(_) => Err(wrong(&RUNS_ON, text, "has no label; write labels eu, or any")),
         None => Err(wrong(&RUNS_ON, text, "is unknown; write any, every, leader or labels eu")),
     }
 }
 
 /// Returns the concurrency key of a job, with its limit.
-pub(super) fn concurrency(given: &impl Given) -> Result<Option<(&str, usize)>, WrongField> {
+fn concurrency(given: &impl Given) -> Result<Option<Concurrency>, WrongField> {
     let Some(text) = given.text(CONCURRENCY.name) else { return Ok(None) };
     let parts = text.trim().split_once(char::is_whitespace);
-    let found = parts.and_then(|(limit, key)| Some((key.trim(), limit.parse().ok()?)));
+    let found = parts
+        .and_then(|(limit, key)| Some(Concurrency { key: key.trim().into(), limit: limit.parse().ok()? }));
     found.map(Some).ok_or_else(|| wrong(&CONCURRENCY, text, "has no limit and key; write 2 database"))
 }
 
-pub(super) fn misfire(given: &impl Given) -> Result<Option<Misfire>, WrongField> {
+fn misfire(given: &impl Given) -> Result<Option<Misfire>, WrongField> {
     let Some(text) = given.text(MISFIRE.name) else { return Ok(None) };
     let words: Vec<&str> = text.split_whitespace().collect();
     Ok(Some(match words[..] {
@@ -91,7 +111,7 @@ pub(super) fn misfire(given: &impl Given) -> Result<Option<Misfire>, WrongField>
     }))
 }
 
-pub(super) fn retries(given: &impl Given) -> Result<Option<Retry>, WrongField> {
+fn retries(given: &impl Given) -> Result<Option<Retry>, WrongField> {
     let Some(text) = given.text(RETRIES.name) else { return Ok(None) };
     let words: Vec<&str> = text.split_whitespace().collect();
     let attempts = |word: &str| match word.parse() {

@@ -9,12 +9,13 @@ use quorate::{
     internals::ScheduleSpec,
     scheduler::{AfterEnd, Cron, Dst, InvalidSchedule, Schedule},
 };
+use std::time::Duration;
 
 /// Adds the fields of a schedule.
 pub(super) fn write(schedule: &ScheduleSpec, fields: &mut Written) {
     match schedule {
-        ScheduleSpec::Every { micros } => fields.add(&EVERY, Some(span(*micros))),
-        ScheduleSpec::Delay { micros } => fields.add(&DELAY, Some(span(*micros))),
+        ScheduleSpec::Every { micros } => fields.add(&EVERY, Some(span(Duration::from_micros(*micros)))),
+        ScheduleSpec::Delay { micros } => fields.add(&DELAY, Some(span(Duration::from_micros(*micros)))),
         ScheduleSpec::At { micros } => fields.add(&AT, Some(rfc3339(WallTime::from_micros(*micros)))),
         ScheduleSpec::Cron { line, zone, dst } => {
             fields.add(&SCHEDULE, Some(line));

@@ -71,7 +71,7 @@ pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), JobFa
             let reason = format!(
                 "in which it is due so often that the ledger would keep more than {TICKS_MAX} ticks of all jobs together"
             );
-            let window = format!("{:?}", job.misfire.within());
+            let window = format!("{:?}", job.misfire_rule().within());
             return Err(JobFault::new(
                 job,
                 "misfire window",
@@ -105,7 +105,7 @@ pub(super) fn check_labels(labels: &Labels) -> Result<(), SettingError> {
 fn check_keys(jobs: &[&Job]) -> Result<(), JobFault> {
     let mut limits: BTreeMap<&Arc<str>, (usize, &Arc<str>)> = BTreeMap::new();
     for job in jobs {
-        let Some(Concurrency { key, limit }) = &job.concurrency else { continue };
+        let Some(Concurrency { key, limit }) = &job.rules.concurrency else { continue };
         let (known, other) = *limits.entry(key).or_insert((*limit, &job.name));
         if known != *limit {
             let reason = format!("and the job {other:?} has {known} for the same key {key:?}");
@@ -150,7 +150,7 @@ fn check_circles(jobs: &[&Job]) -> Result<(), JobFault> {
 
 /// Checks that no job follows one that runs on every worker, whose run is only the hand-out of the tick.
 fn check_followed(jobs: &[&Job]) -> Result<(), JobFault> {
-    let every = jobs.iter().filter(|job| job.placement == Placement::EveryWorker);
+    let every = jobs.iter().filter(|job| job.rules.placement == Placement::EveryWorker);
     let every: BTreeSet<&Arc<str>> = every.map(|job| &job.name).collect();
     let follows = |job: &&&Job| job.schedule.follows().is_some_and(|after| every.contains(&after.job));
     let Some(job) = jobs.iter().find(follows) else { return Ok(()) };
@@ -181,25 +181,25 @@ fn wrong(job: &Job, field: &str, value: impl Into<String>, reason: &str, fix: &s
 
 /// Checks the rules of a job about times.
 fn check_times(job: &Job) -> Result<(), JobFault> {
-    let (gap, jitter) = (job.gap, format!("{:?}", job.jitter));
+    let (gap, jitter) = (job.gap, format!("{:?}", job.rules.jitter));
     let apart = format!("over ticks {gap:?} apart");
-    if job.jitter > gap {
+    if job.rules.jitter > gap {
         return wrong(job, "jitter", jitter, &apart, "make it no longer than that");
     }
-    if job.schedule.follows().is_some() && !job.jitter.is_zero() {
+    if job.schedule.follows().is_some() && !job.rules.jitter.is_zero() {
         return wrong(job, "jitter", jitter, "after the end of another job", "leave it out");
     }
-    if let Misfire::RunOnce { within } | Misfire::RunAll { within } = job.misfire
+    if let Misfire::RunOnce { within } | Misfire::RunAll { within } = job.misfire_rule()
         && within < least_window(gap)
     {
         let fix = "make it no shorter than that, or the rule `skip`";
         return wrong(job, "misfire window", format!("{within:?}"), &apart, fix);
     }
-    if job.timeout.is_some_and(|timeout| timeout.is_zero()) {
+    if job.rules.timeout.is_some_and(|timeout| timeout.is_zero()) {
         let fix = "leave it out for a job without a time limit";
         return wrong(job, "timeout", "0s", "so no run could end in time", fix);
     }
-    if let Some(time) = job.expect_within
+    if let Some(time) = job.rules.expect_within
         && (time < gap || time > EXPECT_MAX)
     {
         let fix = "make it no shorter than that, and no longer than ten years";
@@ -210,10 +210,10 @@ fn check_times(job: &Job) -> Result<(), JobFault> {
 
 /// Checks the rules of a job about the workers, and about the runs of other jobs.
 fn check_place(job: &Job) -> Result<(), JobFault> {
-    if let Some((value, fix)) = job.labels.fault() {
+    if let Some((value, fix)) = job.rules.labels.fault() {
         return wrong(job, "rule `required`", value, "which cannot be used", fix);
     }
-    let Some(of @ Concurrency { key, limit }) = &job.concurrency else { return Ok(()) };
+    let Some(of @ Concurrency { key, limit }) = &job.rules.concurrency else { return Ok(()) };
     if *limit == 0 {
         let fix = "use 1 or more, or leave the rule out";
         return wrong(job, "concurrency limit", "0", "so no run would begin", fix);
@@ -232,20 +232,20 @@ fn check_place(job: &Job) -> Result<(), JobFault> {
 
 /// Checks the numbers of a job's attempts, failures, bytes and entries.
 fn check_amounts(job: &Job) -> Result<(), JobFault> {
-    if job.retries.attempts() == 0 {
+    if job.rules.retries.attempts() == 0 {
         let fix = "use 1 for a job that is never tried again";
         return wrong(job, "number of attempts", "0", "so no run would begin", fix);
     }
-    if job.pause_after_failures == Some(0) {
+    if job.rules.pause_after_failures == Some(0) {
         let fix = "use 1 or more, or leave it out";
         return wrong(job, "number `pause_after_failures`", "0", "so it would never run", fix);
     }
-    if job.keep_output > OUTPUT_MAX {
-        let (value, reason) = (format!("{} bytes", job.keep_output), "too much for the ledger");
+    if job.rules.keep_output > OUTPUT_MAX {
+        let (value, reason) = (format!("{} bytes", job.rules.keep_output), "too much for the ledger");
         return wrong(job, "kept output", value, reason, "keep at most 4096");
     }
-    if job.history > HISTORY_MAX {
-        let (value, reason) = (format!("{} entries", job.history), "too long for the ledger");
+    if job.rules.history > HISTORY_MAX {
+        let (value, reason) = (format!("{} entries", job.rules.history), "too long for the ledger");
         return wrong(job, "history", value, reason, "keep at most 10000");
     }
     Ok(())

@@ -8,16 +8,18 @@ mod guard;
 mod outcome;
 mod payload;
 mod request_id;
+mod rules;
 
 pub use cause::RunCause;
 pub use context::RunContext;
 pub(super) use context::{RunOutput, tail};
-pub use definition::{JobDefinition, MisfireData, RetryData};
+pub use definition::JobDefinition;
 pub(super) use every::{handed_out_to, in_name, part_name, whole_and_worker, whole_of};
 pub(super) use guard::RunGuard;
 pub use outcome::RunOutcome;
 pub use payload::Payload;
 pub use request_id::RequestId;
+pub use rules::JobRules;
 
 use crate::{
     env::WallTime,
@@ -30,9 +32,6 @@ use crate::{
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The default number of history entries of a job.
-const HISTORY: usize = 100;
-
 /// A periodic job: a name, a schedule, rules, and a handler.
 ///
 /// By default, only the leader runs the handler, and never two runs of the job at once.
@@ -43,20 +42,7 @@ pub struct Job {
     /// The shortest time between two ticks of the schedule. It is computed once and stored, because the
     /// computation is slow.
     pub(super) gap: Duration,
-    pub(super) misfire: Misfire,
-    pub(super) delivery: Delivery,
-    pub(super) overlap: Overlap,
-    pub(super) placement: Placement,
-    pub(super) jitter: Duration,
-    pub(super) timeout: Option<Duration>,
-    pub(super) retries: Retry,
-    pub(super) labels: Labels,
-    pub(super) concurrency: Option<Concurrency>,
-    pub(super) priority: i32,
-    pub(super) history: usize,
-    pub(super) keep_output: usize,
-    pub(super) expect_within: Option<Duration>,
-    pub(super) pause_after_failures: Option<u32>,
+    pub(super) rules: JobRules,
     pub(super) on_alert: Option<AlertHook>,
     pub(super) work: Work,
     /// The payload of the runs that the schedule makes.
@@ -100,22 +86,9 @@ impl Job {
         let gap = schedule.busiest_gap();
         Self {
             name: name.into(),
-            misfire: Misfire::default_for_gap(gap),
             schedule,
             gap,
-            delivery: Delivery::default(),
-            overlap: Overlap::default(),
-            placement: Placement::default(),
-            jitter: Duration::ZERO,
-            timeout: None,
-            retries: Retry::NONE,
-            labels: Labels::default(),
-            concurrency: None,
-            priority: 0,
-            history: HISTORY,
-            keep_output: 0,
-            expect_within: None,
-            pause_after_failures: None,
+            rules: JobRules::default(),
             on_alert: None,
             work,
             payload: None,
@@ -132,7 +105,7 @@ impl Job {
     /// Sets the rule for ticks that were not planned in time. The default is [`Misfire::default_for`] the
     /// job's schedule.
     pub fn misfire(mut self, misfire: Misfire) -> Self {
-        self.misfire = misfire;
+        self.rules.misfire = Some(misfire);
         self
     }
 
@@ -140,19 +113,19 @@ impl Job {
     /// Default at least once. A handler that returns an error has ended its run: the run is recorded as failed,
     /// and is not repeated.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
-        self.delivery = delivery;
+        self.rules.delivery = delivery;
         self
     }
 
     /// Sets the rule for a tick that is due while an earlier run is active. Default [`Overlap::Queue`].
     pub fn overlap(mut self, overlap: Overlap) -> Self {
-        self.overlap = overlap;
+        self.rules.overlap = overlap;
         self
     }
 
     /// Sets which workers may run the job's ticks. By default only the leader runs them.
     pub fn placement(mut self, placement: Placement) -> Self {
-        self.placement = placement;
+        self.rules.placement = placement;
         self
     }
 
@@ -160,9 +133,9 @@ impl Job {
     /// also has the label `worker=NAME`. If the placement is [`Placement::Leader`], sets it to
     /// [`Placement::AnyWorker`]. If no live worker has the labels, the runs wait.
     pub fn on_workers_with(mut self, labels: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        self.labels = Labels::new(labels);
-        if self.placement == Placement::Leader {
-            self.placement = Placement::AnyWorker;
+        self.rules.labels = Labels::new(labels);
+        if self.rules.placement == Placement::Leader {
+            self.rules.placement = Placement::AnyWorker;
         }
         self
     }
@@ -178,7 +151,7 @@ impl Job {
     /// nodes has forgotten, runs of before may still be active beside it, for at most one TTL. A tick that waits
     /// for longer than its misfire window is skipped. Default no limit.
     pub fn concurrency(mut self, key: &str, limit: usize) -> Self {
-        self.concurrency = Some(Concurrency { key: key.into(), limit });
+        self.rules.concurrency = Some(Concurrency { key: key.into(), limit });
         self
     }
 
@@ -186,7 +159,7 @@ impl Job {
     /// same delay for a tick. The handler still sees the undelayed time of the tick, but lateness counts from
     /// the delayed time. `max` must not be longer than the shortest gap between two ticks. Default none.
     pub fn jitter(mut self, max: Duration) -> Self {
-        self.jitter = max;
+        self.rules.jitter = max;
         self
     }
 
@@ -194,27 +167,27 @@ impl Job {
     /// return within the step-down grace, the handler is dropped. In both cases the attempt has failed, so
     /// [`Job::retries`] applies. Default no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+        self.rules.timeout = Some(timeout);
         self
     }
 
     /// Sets how often a run that fails or times out is attempted. If a run is executed again after an
     /// interruption or a loss, its attempts are counted from 1 again. Default one attempt.
     pub fn retries(mut self, retries: Retry) -> Self {
-        self.retries = retries;
+        self.rules.retries = retries;
         self
     }
 
     /// Sets the priority. Among waiting ticks, the one with the highest priority starts first. Default 0.
     pub fn priority(mut self, priority: i32) -> Self {
-        self.priority = priority;
+        self.rules.priority = priority;
         self
     }
 
     /// Sets how many history entries are kept. The oldest entries are pruned. Between two prunings, the history
     /// may have up to twice as many entries, or 16 if that is more. Default 100.
     pub fn history(mut self, entries: usize) -> Self {
-        self.history = entries;
+        self.rules.history = entries;
         self
     }
 
@@ -222,7 +195,7 @@ impl Job {
     /// worker and any client of the nodes can read the history, so the output should not contain secrets.
     /// Default 0, at most 4,096.
     pub fn keep_output(mut self, bytes: usize) -> Self {
-        self.keep_output = bytes;
+        self.rules.keep_output = bytes;
         self
     }
 
@@ -232,7 +205,7 @@ impl Job {
     /// starts again when the job is resumed, or gets another schedule or placement. The leader stores these times in the
     /// ledger, so a change of the leader does not. A paused job is not overdue. Default none.
     pub fn expect_within(mut self, time: Duration) -> Self {
-        self.expect_within = Some(time);
+        self.rules.expect_within = Some(time);
         self
     }
 
@@ -241,7 +214,7 @@ impl Job {
     /// runs of a back-fill do not count. The pause lasts until the job is resumed, it is in the audit list, and
     /// [`AlertKind::Paused`](crate::scheduler::AlertKind::Paused) reports it. Default never.
     pub fn pause_after_failures(mut self, runs: u32) -> Self {
-        self.pause_after_failures = Some(runs);
+        self.rules.pause_after_failures = Some(runs);
         self
     }
 
@@ -295,36 +268,47 @@ impl Job {
 
     /// Returns the job's rules as one line of text, for a status page or a log.
     pub fn rules(&self) -> String {
-        let Self { misfire, overlap, delivery, placement, .. } = self;
+        let JobRules { overlap, delivery, placement, .. } = self.rules;
+        let misfire = self.misfire_rule();
         let mut rules = format!("{delivery}; misfire {misfire}; overlap {overlap}; on {placement}");
-        if !self.labels.is_empty() {
-            rules += &format!(" with labels {}", self.labels);
+        if !self.rules.labels.is_empty() {
+            rules += &format!(" with labels {}", self.rules.labels);
         }
-        if let Some(concurrency) = &self.concurrency {
+        if let Some(concurrency) = &self.rules.concurrency {
             rules += &format!("; {concurrency}");
         }
         if let Some(handler) = self.handler_name() {
             rules += &format!("; handler {handler}");
         }
-        if !self.jitter.is_zero() {
-            rules += &format!("; jitter {:?}", self.jitter);
+        if !self.rules.jitter.is_zero() {
+            rules += &format!("; jitter {:?}", self.rules.jitter);
         }
-        if let Some(timeout) = self.timeout {
+        if let Some(timeout) = self.rules.timeout {
             rules += &format!("; timeout {timeout:?}");
         }
-        if self.retries.attempts() != 1 {
-            rules += &format!("; {}", self.retries);
+        if self.rules.retries.attempts() != 1 {
+            rules += &format!("; {}", self.rules.retries);
         }
-        if self.priority != 0 {
-            rules += &format!("; priority {}", self.priority);
+        if self.rules.priority != 0 {
+            rules += &format!("; priority {}", self.rules.priority);
         }
-        if let Some(time) = self.expect_within {
+        if let Some(time) = self.rules.expect_within {
             rules += &format!("; expected within {time:?}");
         }
-        if let Some(runs) = self.pause_after_failures {
+        if let Some(runs) = self.rules.pause_after_failures {
             rules += &format!("; paused after {runs} failures in a row");
         }
         rules
+    }
+
+    /// Replaces all rules.
+    #[doc(hidden)]
+    pub fn with_rules(self, rules: JobRules) -> Self {
+        Self { rules, ..self }
+    }
+
+    pub(super) fn misfire_rule(&self) -> Misfire {
+        self.rules.misfire.unwrap_or_else(|| Misfire::default_for_gap(self.gap))
     }
 
     /// Returns the handler, if this process has it.
@@ -368,22 +352,14 @@ impl Job {
     }
 
     pub(super) fn jitters(&self) -> Jitter {
-        Jitter::new(&self.name, self.jitter)
+        Jitter::new(&self.name, self.rules.jitter)
     }
 
     /// Returns whether `other` has the same name, schedule and rules. The handlers are not compared, because
     /// closures cannot be compared.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        let Self { name, schedule, misfire, delivery, overlap, placement, jitter, timeout, .. } = self;
-        *name == other.name
-            && *schedule == other.schedule
-            && (*misfire, *delivery, *overlap) == (other.misfire, other.delivery, other.overlap)
-            && (*placement, *jitter, *timeout) == (other.placement, other.jitter, other.timeout)
-            && (self.retries, self.priority) == (other.retries, other.priority)
-            && (self.history, self.keep_output) == (other.history, other.keep_output)
-            && self.expect_within == other.expect_within
-            && self.pause_after_failures == other.pause_after_failures
-            && (&self.labels, &self.concurrency) == (&other.labels, &other.concurrency)
+        (&self.name, &self.schedule) == (&other.name, &other.schedule)
+            && self.rules == other.rules
             && (self.handler_name(), &self.payload) == (other.handler_name(), &other.payload)
     }
 }

@@ -137,6 +137,7 @@ mod registry;
 mod run;
 pub(crate) mod schedule;
 pub(crate) mod store;
+mod wire;
 
 #[doc(hidden)]
 pub use alert::{AlertKind, JobAlert};

@@ -52,7 +52,7 @@ impl JobCheck<'_> {
     pub(super) fn check_env(&self) -> Result<(), ConfigError> {
         let wrong =
             |name: &str, value: &str| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
-        if let Some((name, _)) = self.written.env.iter().find(|(name, value)| wrong(name, value)) {
+        if let Some((name, _)) = self.written.env.iter().find(|(name, value)| wrong(name, &value.0)) {
             let why = format!(
                 "has an invalid `env` name or value at {name:?}; give a name without `=` and NUL, and a value without NUL"
             );

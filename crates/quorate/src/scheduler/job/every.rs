@@ -1,6 +1,6 @@
 //! A job that runs on every worker: the *whole*, which hands out the ticks, and a *part* for each worker, which follows it.
 
-use super::{Job, Payload, RunContext, Work, to_handler};
+use super::{Job, JobRules, Payload, RunContext, Work, to_handler};
 use crate::scheduler::{
     policy::{Delivery, Placement, Retry},
     schedule::{AfterEnd, Schedule},
@@ -42,13 +42,16 @@ impl Job {
         };
         Self {
             work: Work::Function(to_handler(hand_out)),
-            delivery: Delivery::AtLeastOnce,
-            retries: Retry::NONE,
-            timeout: None,
-            concurrency: None,
-            keep_output: 0,
-            expect_within: None,
-            pause_after_failures: None,
+            rules: JobRules {
+                delivery: Delivery::AtLeastOnce,
+                retries: Retry::NONE,
+                timeout: None,
+                concurrency: None,
+                keep_output: 0,
+                expect_within: None,
+                pause_after_failures: None,
+                ..self.rules.clone()
+            },
             on_alert: None,
             payload: None,
             ..self.clone()
@@ -60,9 +63,12 @@ impl Job {
         Self {
             name: part_name(&self.name, worker),
             schedule: Schedule::after(&self.name, AfterEnd::Success),
-            placement: Placement::AnyWorker,
-            labels: self.labels.of_worker(worker),
-            jitter: Duration::ZERO,
+            rules: JobRules {
+                placement: Placement::AnyWorker,
+                labels: self.rules.labels.of_worker(worker),
+                jitter: Duration::ZERO,
+                ..self.rules.clone()
+            },
             ..self.clone()
         }
     }
@@ -110,12 +116,14 @@ mod tests {
             .timeout(Duration::from_secs(5))
             .concurrency("disk", 1);
         let (whole, part) = (job.whole(), job.part("oak"));
-        assert_eq!((&whole.schedule, whole.placement), (&every, Placement::EveryWorker));
-        assert!(whole.handler().is_some() && whole.timeout.is_none() && whole.concurrency.is_none());
+        assert_eq!((&whole.schedule, whole.rules.placement), (&every, Placement::EveryWorker));
+        assert!(
+            whole.handler().is_some() && whole.rules.timeout.is_none() && whole.rules.concurrency.is_none()
+        );
         assert_eq!(part.schedule.follows().map(|of| &*of.job), Some("scrub"));
-        assert_eq!((part.placement, part.jitter), (Placement::AnyWorker, Duration::ZERO));
-        assert_eq!((part.delivery, part.timeout), (job.delivery, job.timeout));
-        assert!(part.concurrency.is_some() && part.handler_name().is_some());
-        assert_eq!(part.labels.to_string(), "worker=oak");
+        assert_eq!((part.rules.placement, part.rules.jitter), (Placement::AnyWorker, Duration::ZERO));
+        assert_eq!((part.rules.delivery, part.rules.timeout), (job.rules.delivery, job.rules.timeout));
+        assert!(part.rules.concurrency.is_some() && part.handler_name().is_some());
+        assert_eq!(part.rules.labels.to_string(), "worker=oak");
     }
 }

@@ -309,7 +309,7 @@ impl<'a> EventLoop<'a> {
         self.notes_stored = true;
         self.runs.next_start().change();
         let jobs = self.leading.registry.jobs();
-        let own = jobs.values().any(|job| job.placement.needs_workers());
+        let own = jobs.values().any(|job| job.rules.placement.needs_workers());
         self.runs.need_workers(own || self.planner.definitions().len() > 0);
         self.planner.change(&jobs, self.now());
         self.carry_out();

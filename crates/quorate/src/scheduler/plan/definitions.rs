@@ -112,9 +112,9 @@ impl Definitions {
         now: WallTime,
     ) -> Result<Arc<Job>, String> {
         let job = self.job_of(definition, now)?;
-        let before = self
-            .job(&job.name)
-            .filter(|before| before.schedule == job.schedule && before.placement == job.placement);
+        let before = self.job(&job.name).filter(|before| {
+            before.schedule == job.schedule && before.rules.placement == job.rules.placement
+        });
         match before.and_then(|before| before.stored) {
             Some(since) => Ok(Arc::new(Job { stored: Some(since), ..Job::clone(&job) })),
             None => Ok(job),

@@ -26,7 +26,7 @@ impl EveryJobs {
 
     /// Adds a job, or changes it. Returns the jobs in its place, the whole after the parts.
     pub(in crate::scheduler) fn put(&mut self, job: &Arc<Job>) -> Vec<Arc<Job>> {
-        if job.placement != Placement::EveryWorker {
+        if job.rules.placement != Placement::EveryWorker {
             self.jobs.remove(&job.name);
             return vec![Arc::clone(job)];
         }

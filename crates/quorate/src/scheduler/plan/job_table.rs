@@ -218,7 +218,7 @@ impl JobTable {
             let id = self.ready.pop()?;
             let Some(slot) = self.slot_mut(id) else { continue };
             slot.place = None;
-            let of = slot.waits_for.clone().zip(slot.job.job().concurrency.as_ref().map(|of| of.limit));
+            let of = slot.waits_for.clone().zip(slot.job.job().rules.concurrency.as_ref().map(|of| of.limit));
             let Some((key, limit)) = of.filter(|_| !self.ignores_keys) else { return Some(id) };
             if self.keys.is_full(&key, limit) {
                 continue;
@@ -235,7 +235,7 @@ impl JobTable {
     fn next_of_key(&self, key: &str) -> Option<JobId> {
         let order = |id: JobId| {
             let led = self.get(id)?;
-            Some((Reverse(led.job().priority), led.head()?.not_before, id))
+            Some((Reverse(led.job().rules.priority), led.head()?.not_before, id))
         };
         self.keys.waiting(key).filter_map(order).min().map(|(.., id)| id)
     }
@@ -341,7 +341,7 @@ impl JobTable {
 
     /// Updates a job's timer and its position in the ready queue after a change of the job.
     fn reschedule(&mut self, id: JobId) {
-        let is_whole = |led: &LedJob| led.job().placement == Placement::EveryWorker;
+        let is_whole = |led: &LedJob| led.job().rules.placement == Placement::EveryWorker;
         let whole = self.get(id).filter(|led| is_whole(led)).map(|led| Arc::clone(&led.job().name));
         let is_held = whole.is_some_and(|name| self.holds_wholes || self.parts_of(&name).next().is_none());
         let slot = self.slots.get_mut(id.place).and_then(Option::as_deref_mut);
@@ -358,7 +358,7 @@ impl JobTable {
             true => Turn::OnWorkers,
             false => Turn::OnLeader,
         };
-        let ready = head.map(|run| ReadyOrder::new(turn(run), job.priority, run.not_before, id));
+        let ready = head.map(|run| ReadyOrder::new(turn(run), job.rules.priority, run.not_before, id));
         let waits_for = head.filter(|run| !run.is_open()).and_then(|run| run.uses(job));
         let next = led.next().filter(|_| !removed);
         slot.gauges.state(led.active().len(), next, led.is_paused(), led.is_overdue() && !removed);

@@ -164,7 +164,7 @@ impl LedJob {
         let ends = [&self.row.paused, &self.frozen].into_iter().flatten().filter_map(|paused| paused.until);
         let deadline = self.row.deadline().filter(|_| self.frozen.is_none() && !self.is_overdue());
         // One that runs on every worker is removed when its parts are over.
-        let is_single = self.job.is_single_run() && self.job.placement != Placement::EveryWorker;
+        let is_single = self.job.is_single_run() && self.job.rules.placement != Placement::EveryWorker;
         let over = (is_single && self.is_over()).then_some(self.row.since);
         next.into_iter().chain(postponed).chain(ends).chain(deadline).chain(over).min()
     }
@@ -195,7 +195,7 @@ impl LedJob {
 
     /// Notes the end of a tick, `at`. Returns whether the row has changed.
     pub(in crate::scheduler) fn note_end(&mut self, end: &HistoryEntry, at: WallTime) -> bool {
-        let counted = self.job.pause_after_failures.is_some() && self.row.count_end(end);
+        let counted = self.job.rules.pause_after_failures.is_some() && self.row.count_end(end);
         self.row.note_end(end, at, self.job.on_alert.is_some()) || counted
     }
 
@@ -228,7 +228,8 @@ impl LedJob {
             return None;
         }
         let before = mem::replace(&mut self.job, job);
-        let moved = before.schedule != self.job.schedule || before.placement != self.job.placement;
+        let moved =
+            before.schedule != self.job.schedule || before.rules.placement != self.job.rules.placement;
         let write = !before.is_like(&self.job);
         self.jitter = self.job.jitters();
         let mut skipped = Vec::new();

@@ -118,7 +118,7 @@ impl OpenRequest {
         let cause = self.cause();
         let key = requested_key(id, &job.name, tick);
         let earliest = self.found.map_or(at, |found| found.min(at));
-        let Decided { decision, seen, unknown } = sealed.decide(job.delivery, &key, earliest, earliest);
+        let Decided { decision, seen, unknown } = sealed.decide(job.rules.delivery, &key, earliest, earliest);
         let payload = match &self.row.request.what {
             JobAction::Trigger { payload, .. } => payload.clone(),
             _ => None,

@@ -68,7 +68,7 @@ impl Reporter {
         };
         // An at-most-once run has ended now, so its record is closed. The record of an at-least-once run stays
         // *started*, so that the next leader executes the run again.
-        let close = (job.delivery == Delivery::AtMostOnce)
+        let close = (job.rules.delivery == Delivery::AtMostOnce)
             .then(|| self.close(run.key, run.at, RunOutcome::Cancelled, reason));
         RunReport { job: Arc::clone(job), entry, close }
     }

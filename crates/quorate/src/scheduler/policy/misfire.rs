@@ -1,7 +1,8 @@
 use crate::{
     env::WallTime,
-    scheduler::{policy::jitter::Jitter, schedule::Schedule},
+    scheduler::{policy::jitter::Jitter, schedule::Schedule, wire},
 };
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The largest number of ticks that one decision ([`DueTicks`]) can run.
@@ -23,7 +24,8 @@ const MICRO: Duration = Duration::from_micros(1);
 /// assert_eq!(rule, Misfire::RunOnce { within: Duration::from_secs(3600) });
 /// assert_eq!(Misfire::run_all(Duration::from_secs(60)).to_string(), "run-all within 60s");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Misfire {
     /// No misfired tick runs.
@@ -31,11 +33,13 @@ pub enum Misfire {
     /// Of the misfired ticks, only the latest one runs, and only if it is within the window.
     RunOnce {
         /// The window.
+        #[serde(with = "wire::micros")]
         within: Duration,
     },
     /// Each misfired tick in the window runs.
     RunAll {
         /// The window.
+        #[serde(with = "wire::micros")]
         within: Duration,
     },
 }

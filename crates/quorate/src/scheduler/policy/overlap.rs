@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The rule for a tick that is due while an earlier run of the same job is active.
@@ -5,7 +6,8 @@ use std::fmt;
 /// The rule never skips two kinds of runs: requested runs, and runs that may have been started before and have
 /// no recorded end. Such runs wait, except under [`Overlap::Allow`]. Under every rule, only one requested run of
 /// a job is active at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Overlap {
     /// The tick does not run. Catch-up runs are the exception: they wait for one another, and do not make a tick be

@@ -40,9 +40,6 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// All placements.
-    pub(in crate::scheduler) const ALL: [Self; 3] = [Self::Leader, Self::AnyWorker, Self::EveryWorker];
-
     /// Returns whether workers beside the leader execute the runs.
     pub(in crate::scheduler) fn needs_workers(self) -> bool {
         self != Self::Leader

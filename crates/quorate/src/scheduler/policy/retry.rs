@@ -1,4 +1,5 @@
-use crate::backoff::Backoff;
+use crate::{backoff::Backoff, scheduler::wire};
+use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
 /// The number of attempts of a run that fails or times out, and the waits between the attempts.
@@ -11,10 +12,13 @@ use std::{fmt, time::Duration};
 /// assert_eq!(retry.to_string(), "5 attempts, 1s to 30s apart");
 /// assert_eq!(Retry::NONE.attempts(), 1);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Retry {
     attempts: u32,
+    #[serde(with = "wire::micros")]
     first: Duration,
+    #[serde(with = "wire::micros")]
     max: Duration,
 }
 
@@ -42,7 +46,8 @@ impl Retry {
         self.attempts
     }
 
-    pub(in crate::scheduler) const fn first_backoff(self) -> Duration {
+    /// Returns the wait after the first failure.
+    pub const fn first_backoff(self) -> Duration {
         self.first
     }
 

@@ -148,7 +148,7 @@ impl Work {
         if open.cause == RunCause::Scheduled {
             with.registry.counts().late(job.series(), open.not_before.until(began));
         }
-        let output = RunOutput::new(open.state.clone(), job.keep_output);
+        let output = RunOutput::new(open.state.clone(), job.rules.keep_output);
         let unreleased = Unreleased { output: output.clone(), session: Arc::clone(session) };
         let work = Execution {
             job: Arc::clone(job),
@@ -173,7 +173,7 @@ impl Work {
         // If the handler stopped only because this worker is shutting down, the run's result is *interrupted*.
         // Then it is executed again.
         let again = result.end == ExecutionEnd::Cancelled
-            && job.delivery == Delivery::AtLeastOnce
+            && job.rules.delivery == Delivery::AtLeastOnce
             && !cancel.is_for_good();
         let end = result.end.of_tick().filter(|_| !again);
         let (outcome, error) = (end.map_or("interrupted", RunOutcome::as_str), result.error.as_ref());

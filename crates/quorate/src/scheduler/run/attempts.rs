@@ -149,8 +149,8 @@ impl Execution {
                 last_error = Some(error.as_str().into());
             }
             let signals = self.signals();
-            if let Some(end) = signals.decide(attempt, self.job.delivery) {
-                if asked_to_stop && signals.may_hide_lost_work(end, self.job.delivery) {
+            if let Some(end) = signals.decide(attempt, self.job.rules.delivery) {
+                if asked_to_stop && signals.may_hide_lost_work(end, self.job.rules.delivery) {
                     tracing::warn!(
                         job = &*self.job.name,
                         "{DONE_LATE}. If work was left undone, a handler must return `RunContext::interrupted()` or an \
@@ -162,7 +162,9 @@ impl Execution {
                     if attempt == ExecutionEnd::Done && signals.marked { MARKED.to_owned() } else { error };
                 break (end, error);
             }
-            let Some(pause) = self.job.retries.pause(attempts, env.random()) else { break (attempt, error) };
+            let Some(pause) = self.job.rules.retries.pause(attempts, env.random()) else {
+                break (attempt, error);
+            };
             tracing::debug!(
                 job = &*self.job.name,
                 attempts,
@@ -170,13 +172,13 @@ impl Execution {
                 "an attempt failed, another follows: {error}"
             );
             tokio::select! { biased;
-                () = self.guard.step_down_token().cancelled() => break (interrupted(self.job.delivery), error),
+                () = self.guard.step_down_token().cancelled() => break (interrupted(self.job.rules.delivery), error),
                 () = self.cancel.cancelled() => break (ExecutionEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
             // The handler may have spawned a task that still runs during this pause. That task may have marked
             // the run as interrupted through a clone of the context.
-            if let Some(end) = self.signals().decide(attempt, self.job.delivery) {
+            if let Some(end) = self.signals().decide(attempt, self.job.rules.delivery) {
                 break (end, error);
             }
         };
@@ -208,7 +210,7 @@ impl Execution {
     async fn attempt(&self, attempt: u32) -> Attempt {
         let env = self.guard.env();
         let stop = self.guard.step_down_token().child_token();
-        let timeout_at = self.job.timeout.map(|timeout| env.now() + timeout);
+        let timeout_at = self.job.rules.timeout.map(|timeout| env.now() + timeout);
         let context = RunContext {
             job: Arc::clone(&self.job.name),
             at: self.tick,
@@ -242,7 +244,7 @@ impl Execution {
                 // After a timeout, the handler has the grace period to clean up, as at a step-down. The result
                 // that the handler returns is ignored.
                 let _ = env.before(env.now() + self.grace, work).await;
-                (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
+                (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.rules.timeout.unwrap_or_default()))
             }
         };
         Attempt { end, error, asked_to_stop: stop.is_cancelled() }

@@ -76,7 +76,7 @@ impl Run {
         // A step-down may have begun while *started* was written. An at-least-once run is abandoned, because
         // the next leader repeats it. An at-most-once run is not repeated, so this leader executes it in the
         // rest of the grace period. The handler's cancellation token is already cancelled.
-        if self.stopped() && self.job.delivery == Delivery::AtLeastOnce {
+        if self.stopped() && self.job.rules.delivery == Delivery::AtLeastOnce {
             return RunEnd::Abandoned;
         }
         let env = self.term.env();
@@ -88,7 +88,7 @@ impl Run {
             cause: self.start.cause,
             payload: self.payload.clone(),
             guard: RunGuard::Term(self.term.clone()),
-            output: RunOutput::new(self.state.text(), self.job.keep_output),
+            output: RunOutput::new(self.state.text(), self.job.rules.keep_output),
             cancel: self.cancel.clone(),
             grace: self.grace,
         };

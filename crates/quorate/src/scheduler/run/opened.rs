@@ -98,7 +98,7 @@ fn first_generation(
         if start.is_unfinished() { start.not_before.max(unknown_from) } else { start.not_before };
     let scheduled = start.cause == RunCause::Scheduled && generation == 1;
     let take_by = match scheduled && !job.schedule.is_after_end() {
-        true => not_before + job.misfire.within().max(LATE_AFTER),
+        true => not_before + job.misfire_rule().within().max(LATE_AFTER),
         false => now.max(not_before) + TAKE_WITHIN,
     };
     OpenRun {
@@ -106,7 +106,7 @@ fn first_generation(
         at: start.at,
         not_before,
         take_by,
-        delivery: job.delivery,
+        delivery: job.rules.delivery,
         cause: match start.cause {
             RunCause::Scheduled if generation > 1 => RunCause::CatchUp,
             cause => cause,
@@ -114,7 +114,7 @@ fn first_generation(
         term: term.unchecked_token(),
         labels: match term.quorum().config().sabotaged(Sabotage::LabelsIgnored) {
             true => Default::default(),
-            false => job.labels.clone(),
+            false => job.rules.labels.clone(),
         },
         uses: start.uses(job),
         state: state.text(),

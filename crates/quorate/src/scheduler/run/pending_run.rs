@@ -64,7 +64,7 @@ impl PendingRun {
             return open.uses.clone();
         }
         let payload = self.payload.as_ref().or(job.payload.as_ref()).map(Payload::bytes);
-        job.concurrency.as_ref().map(|of| of.key_of(payload))
+        job.rules.concurrency.as_ref().map(|of| of.key_of(payload))
     }
 
     pub(in crate::scheduler) fn request(&self) -> Option<RequestId> {
@@ -80,6 +80,6 @@ impl PendingRun {
     /// Returns whether the run is executed by a worker that takes it: the run is already open, or the job is
     /// placed on any worker.
     pub(in crate::scheduler) fn is_for_workers(&self, job: &Job) -> bool {
-        job.placement == Placement::AnyWorker || self.is_open()
+        job.rules.placement == Placement::AnyWorker || self.is_open()
     }
 }

@@ -176,7 +176,7 @@ impl Worker {
     fn jobs_changed(&mut self) {
         let jobs = self.with.registry.jobs();
         let has_handlers = !self.with.registry.handlers().functions.is_empty();
-        self.takes = has_handlers || jobs.values().any(|job| job.placement.needs_workers());
+        self.takes = has_handlers || jobs.values().any(|job| job.rules.placement.needs_workers());
         self.jobs += 1;
         self.read_at = self.env.now();
     }
@@ -343,7 +343,7 @@ impl Worker {
         if let Some(job) = jobs.get(name) {
             return Some(Arc::clone(job));
         }
-        let job = jobs.get(whole_of(name)?).filter(|job| job.placement == Placement::EveryWorker)?;
+        let job = jobs.get(whole_of(name)?).filter(|job| job.rules.placement == Placement::EveryWorker)?;
         let part = job.part(&self.with.quorum.config().worker);
         (*part.name == *name).then(|| Arc::new(part))
     }

@@ -150,7 +150,7 @@ impl Worklist {
                 let open = work.open.as_ref()?;
                 let is_due = matches!(work.state, State::Waiting(at) if at <= now) && open.not_before <= wall;
                 let own = || job_of(key).and_then(|job| jobs.get(whole_of(job).unwrap_or(job)));
-                let own = || own().map_or(0, |job| job.priority);
+                let own = || own().map_or(0, |job| job.rules.priority);
                 let priority = open.job.as_ref().map_or_else(own, |job| job.priority());
                 is_due.then(|| (Reverse(priority), open.not_before, Arc::clone(key)))
             })

@@ -38,7 +38,7 @@ pub struct HistoryEntry {
     pub started: Option<WallTime>,
     /// The duration of the run, which includes all attempts and the pauses between them. In JSON, in
     /// microseconds, rounded up.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::scheduler::wire::maybe_micros")]
     pub took: Option<Duration>,
     /// The number of attempts.
     pub attempts: u32,

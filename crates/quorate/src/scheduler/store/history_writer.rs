@@ -144,7 +144,7 @@ impl HistoryWriter {
         let job = Arc::clone(&report.job);
         let level = {
             let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-            logged.entry(Arc::clone(&job.name)).or_default().level(report.entry.end, job.overlap)
+            logged.entry(Arc::clone(&job.name)).or_default().level(report.entry.end, job.rules.overlap)
         };
         log_end(level, &job, &report.entry);
         let now = self.term.quorum().wall();
@@ -304,7 +304,7 @@ impl HistoryTask {
 
     fn write(&mut self, report: RunReport) -> BoxFuture<'static, Finished> {
         let RunReport { job, entry, close } = report;
-        let (job, keep) = (Arc::clone(&job.name), job.history);
+        let (job, keep) = (Arc::clone(&job.name), job.rules.history);
         let of_job = self.histories.entry(Arc::clone(&job)).or_default();
         // The first entry of a term also sets the lifetime of the history. Otherwise the nodes would delete the
         // history after their default lifetime.

@@ -41,13 +41,13 @@ pub struct JobRow {
     /// The time for which the ledger keeps the records of the job's ticks, even under a leader that does not
     /// have the job. It is the sum of the misfire window, the jitter, and the time by which runs are opened
     /// ahead. In JSON, in microseconds.
-    #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "crate::scheduler::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
     /// The schedule, as data for programs. `None` for a custom timetable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
     /// The time within which the job is expected to succeed again. In JSON, in microseconds.
-    #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "crate::scheduler::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
     pub expect_within: Option<Duration>,
     /// The time at which a leader first found the job with an `expect_within`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,19 +114,19 @@ impl JobRow {
 
     /// Returns the row with the schedule and the rules of `job`.
     pub(in crate::scheduler) fn described_by(&self, job: &Job, now: WallTime) -> Self {
-        let expected = job.expect_within.is_some();
+        let expected = job.rules.expect_within.is_some();
         Self {
             schedule: job.schedule.to_string().into(),
             rules: job.rules().into(),
             spec: job.schedule.spec(),
-            placement: job.placement,
-            labels: job.labels.clone(),
-            concurrency: job.concurrency.clone(),
+            placement: job.rules.placement,
+            labels: job.rules.labels.clone(),
+            concurrency: job.rules.concurrency.clone(),
             window: Some(record_life::window(job)),
-            expect_within: job.expect_within,
+            expect_within: job.rules.expect_within,
             expected_from: expected.then(|| self.expected_from.unwrap_or(now)),
             succeeded: self.succeeded.filter(|_| expected),
-            failed: self.failed.clone().filter(|_| job.pause_after_failures.is_some()),
+            failed: self.failed.clone().filter(|_| job.rules.pause_after_failures.is_some()),
             ..self.clone()
         }
     }

@@ -22,7 +22,6 @@ pub(super) mod saved_state;
 pub(super) mod snapshot;
 mod stored_job;
 pub(crate) mod verdict;
-pub(super) mod wire;
 mod work_end;
 mod work_row;
 

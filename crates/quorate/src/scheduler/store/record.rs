@@ -42,7 +42,11 @@ pub enum RunRecord {
         /// The reason, for people; may be empty.
         outcome: Arc<str>,
         /// The duration of the run, if it was executed. In JSON, in microseconds, rounded up.
-        #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            with = "crate::scheduler::wire::maybe_micros"
+        )]
         took: Option<Duration>,
         /// The term of the run's history entry.
         term: FencingToken,

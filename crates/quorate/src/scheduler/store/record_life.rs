@@ -26,7 +26,7 @@ const HELD_RECORDS: u128 = 1_000_000;
 
 /// Returns the earliest time at which a record of a tick may exist. No tick of the job before `since` is due.
 pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTime) -> WallTime {
-    match job.placement {
+    match job.rules.placement {
         Placement::Leader | Placement::EveryWorker => tick,
         Placement::AnyWorker => (tick - AHEAD_MAX).max(since).min(tick),
     }
@@ -37,8 +37,9 @@ pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTi
 /// stores it.
 pub(in crate::scheduler) fn window(job: &Job) -> Duration {
     // If a run is opened ahead of its tick, its record exists before the tick is due.
-    let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };
-    let window = job.misfire.within().max(LATE_AFTER).saturating_add(job.jitter).saturating_add(ahead);
+    let ahead = if job.rules.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };
+    let window =
+        job.misfire_rule().within().max(LATE_AFTER).saturating_add(job.rules.jitter).saturating_add(ahead);
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
@@ -62,9 +63,9 @@ pub(in crate::scheduler) fn needed(job: &Job, max_clock_offset: Duration) -> Dur
 /// unfinished or other workers need the records.
 pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration {
     let runs = jobs.clone().filter_map(|job| {
-        let (most, pauses) = (job.retries.attempts().max(1), job.retries.max_backoff());
+        let (most, pauses) = (job.rules.retries.attempts().max(1), job.rules.retries.max_backoff());
         let pauses = pauses.saturating_mul(most - 1);
-        job.timeout.map(|timeout| timeout.saturating_mul(most).saturating_add(pauses))
+        job.rules.timeout.map(|timeout| timeout.saturating_mul(most).saturating_add(pauses))
     });
     let held = runs.max().unwrap_or_default().max(HELD_MAX);
     let ticks: u128 = jobs.map(|job| held.as_nanos() / job.gap.as_nanos().max(1)).sum();

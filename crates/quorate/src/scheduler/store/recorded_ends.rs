@@ -41,11 +41,11 @@ impl Ends {
         sealed: &LedgerSnapshot,
         requested: Vec<RecordedEnd>,
     ) -> Option<Self> {
-        let ended = recorded_ends(&job.name, sealed).take(job.history);
+        let ended = recorded_ends(&job.name, sealed).take(job.rules.history);
         let mut entries: Vec<_> = ended.chain(requested).collect();
         entries.sort_by_key(|end| Reverse(end.entry.tick));
-        entries.truncate(job.history);
-        (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
+        entries.truncate(job.rules.history);
+        (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.rules.history, entries })
     }
 
     pub(in crate::scheduler) fn job(&self) -> &Arc<str> {

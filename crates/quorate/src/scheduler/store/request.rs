@@ -23,7 +23,7 @@ pub struct JobRequest {
     /// The time of the request.
     pub at: WallTime,
     /// The time after `at` within which a leader may accept the request. Stored in milliseconds.
-    #[serde(with = "super::wire::millis")]
+    #[serde(with = "crate::scheduler::wire::millis")]
     pub valid_for: Duration,
     /// The action.
     pub what: JobAction,

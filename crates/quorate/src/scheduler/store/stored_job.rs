@@ -37,7 +37,7 @@ pub struct StoredJob {
     pub(in crate::scheduler) since: WallTime,
     /// The time for which the ledger keeps the records of the job's ticks, even under a leader that cannot run it. In JSON,
     /// in microseconds.
-    #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "crate::scheduler::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
     pub(in crate::scheduler) window: Option<Duration>,
     /// The definition, as JSON.
     #[serde(skip)]

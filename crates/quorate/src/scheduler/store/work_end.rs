@@ -35,7 +35,7 @@ pub(in crate::scheduler) struct WorkResult {
     pub(in crate::scheduler) reason: Arc<str>,
     pub(in crate::scheduler) began: WallTime,
     /// The duration of the run. `None` if it is not known whether a handler ran.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::scheduler::wire::maybe_micros")]
     pub(in crate::scheduler) took: Option<Duration>,
     pub(in crate::scheduler) attempts: u32,
     /// The error of the last failed attempt, if the outcome is neither *failed* nor *timed out*.

@@ -26,7 +26,7 @@ impl LedJob {
         let mut decisions = DueDecisions::default();
         let (tick, at) = (end.tick, end.at);
         let key = RunKey::new(&self.job.name, tick).key();
-        let mut decided = sealed.decide(self.job.delivery, &key, at, tick);
+        let mut decided = sealed.decide(self.job.rules.delivery, &key, at, tick);
         if again {
             (decided.decision, decided.seen) = (Decision::Run, None);
         }
@@ -54,11 +54,13 @@ impl LedJob {
         match self.left_out_at(now) {
             Some(Withdrawal::Frozen) => decisions.skipped.push(SkippedTick::Frozen(run)),
             Some(_) => decisions.skipped.push(SkippedTick::Paused(run)),
-            None if self.job.overlap == Overlap::Skip && (self.is_busy() || !self.waiting.is_empty()) => {
+            None if self.job.rules.overlap == Overlap::Skip
+                && (self.is_busy() || !self.waiting.is_empty()) =>
+            {
                 decisions.skipped.push(SkippedTick::Followed(run));
             }
             None => {
-                if self.job.overlap == Overlap::CancelOld && self.is_busy() {
+                if self.job.rules.overlap == Overlap::CancelOld && self.is_busy() {
                     decisions.cancel_for = Some(tick);
                 }
                 self.waiting.push_back(run);

@@ -75,7 +75,7 @@ impl LedJob {
         by: Arc<str>,
         now: WallTime,
     ) -> Option<Vec<SkippedTick>> {
-        let most = self.job.pause_after_failures?;
+        let most = self.job.rules.pause_after_failures?;
         let failed =
             self.row.failed.as_ref().filter(|failed| failed.count >= most && self.row.paused.is_none())?;
         let reason = format!("{} failed runs in a row; the last: {}", failed.count, failed.why);

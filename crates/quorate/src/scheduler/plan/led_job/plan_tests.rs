@@ -606,7 +606,7 @@ fn a_schedule_that_counts_from_ends_goes_on_beside_a_requested_run() {
     let slower = Job::new("j", crate::scheduler::schedule::Schedule::delay(9 * SECOND).unwrap(), |_| async {
         Ok::<(), String>(())
     });
-    changed.replace(Arc::new(slower.misfire(job.misfire)), at(30));
+    changed.replace(Arc::new(slower.misfire(job.misfire_rule())), at(30));
     assert!(changed.next.is_some(), "after a change");
     let (mut waits, _) = counts_from_ends();
     waits.postponed.push((at(99), PendingRun { cause: RunCause::Scheduled, ..requested(10) }));

@@ -33,7 +33,7 @@ impl LedJob {
     /// Requested runs and ticks start alternately. Otherwise no requested run would start if each run takes longer than
     /// the gap between two ticks. Under every overlap rule, only one requested run is active at a time.
     fn turn(&self) -> Option<Queue> {
-        if self.is_busy() && self.job.overlap != Overlap::Allow {
+        if self.is_busy() && self.job.rules.overlap != Overlap::Allow {
             return None;
         }
         let is_open = |runs: &VecDeque<PendingRun>| runs.front().is_some_and(PendingRun::is_open);
@@ -68,7 +68,7 @@ impl LedJob {
     pub(in crate::scheduler) fn end_needed_at(&self, run: &PendingRun) -> Option<WallTime> {
         let nothing_waits = self.waiting.is_empty() && self.requested.is_empty() && self.postponed.is_empty();
         let is_plain =
-            run.cause == RunCause::Scheduled && !run.is_unfinished() && self.job.concurrency.is_none();
+            run.cause == RunCause::Scheduled && !run.is_unfinished() && self.job.rules.concurrency.is_none();
         self.next.filter(|_| nothing_waits && is_plain && !self.job.schedule.is_after_end())
     }
 
@@ -77,7 +77,7 @@ impl LedJob {
     pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
         let mut too_late = Vec::new();
         while let Some(run) = self.pop() {
-            let window = self.job.misfire.within().max(LATE_AFTER);
+            let window = self.job.misfire_rule().within().max(LATE_AFTER);
             // Only a scheduled run can be too late. A catch-up run was within the misfire window when the
             // leader decided to run it. An unfinished run may have been started before. Its worker or its
             // record shows how it ends, so the leader must not skip it (rule R7 of `docs/design/scheduler.md`).

@@ -155,7 +155,7 @@ fn note_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool {
         changed = !health.alerts.is_empty();
         health.alerts.clear();
     }
-    if !alerts && job.expect_within.is_none() && row.health.is_none() {
+    if !alerts && job.rules.expect_within.is_none() && row.health.is_none() {
         return changed;
     }
     let ends: Vec<RecordedEnd> = recorded_ends(&job.name, sealed).collect();
@@ -179,7 +179,7 @@ fn note_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool {
 
 /// Counts the failed runs that the ledger has and the row may not include. Returns whether the row has changed.
 fn count_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool {
-    if job.pause_after_failures.is_none() {
+    if job.rules.pause_after_failures.is_none() {
         return false;
     }
     let ends: Vec<RecordedEnd> = recorded_ends(&job.name, sealed).collect();
@@ -195,7 +195,7 @@ pub(in crate::scheduler) fn unfinished(
 ) -> (Vec<PendingRun>, Vec<PendingRun>) {
     let recorded = |(tick, record)| PendingRun::recorded(RunKey::new(&job.name, tick).key(), tick, record);
     let runs = sealed.unfinished(&job.name).map(recorded);
-    runs.partition(|run| run.is_open() || job.delivery == Delivery::AtLeastOnce)
+    runs.partition(|run| run.is_open() || job.rules.delivery == Delivery::AtLeastOnce)
 }
 
 /// Returns the time after which ticks are due for a leader that begins at `now`.
@@ -213,7 +213,7 @@ pub(super) fn due_after(
 ) -> WallTime {
     // Under every misfire rule, a tick that is at most `LATE_AFTER` late is on time. So the window is at least
     // that long.
-    let window = now - job.misfire.within().max(LATE_AFTER) - job.jitter;
+    let window = now - job.misfire_rule().within().max(LATE_AFTER) - job.rules.jitter;
     let before = marked.filter(|marked| *marked < window);
     let ran = before.and_then(|_| sealed.last_before(&job.name, window));
     since.max(before.unwrap_or(window)).max(ran.unwrap_or_default())

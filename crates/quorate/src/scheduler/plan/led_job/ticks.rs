@@ -53,7 +53,7 @@ impl LedJob {
         if self.job.schedule.is_after_end() {
             return self.plan_after_end(sealed, now);
         }
-        let (schedule, misfire) = (&self.job.schedule, self.job.misfire);
+        let (schedule, misfire) = (&self.job.schedule, self.job.misfire_rule());
         let DueTicks { run, skipped, next } =
             due_with(schedule, misfire, self.jitter, self.planned, now, LATE_AFTER);
         self.planned = self.planned.max(self.jitter.upto(schedule, now));
@@ -114,10 +114,10 @@ impl LedJob {
                 && self.postponed.is_empty()
         };
         let may = !self.ahead.is_zero()
-            && self.job.placement == Placement::AnyWorker
+            && self.job.rules.placement == Placement::AnyWorker
             && !self.job.schedule.is_after_end()
-            && self.job.concurrency.is_none()
-            && (self.job.overlap == Overlap::Allow || idle());
+            && self.job.rules.concurrency.is_none()
+            && (self.job.rules.overlap == Overlap::Allow || idle());
         self.next.filter(|_| may).and_then(|_| self.job.schedule.next_after(self.planned))
     }
 
@@ -131,7 +131,7 @@ impl LedJob {
     ) {
         let key = RunKey::new(&self.job.name, tick).key();
         let at = record_from(&self.job, tick, self.row.since);
-        let decided = sealed.decide(self.job.delivery, &key, at, tick);
+        let decided = sealed.decide(self.job.rules.delivery, &key, at, tick);
         match decided.decision {
             // The tick has a record. If that record is not closed, the run was added to the plan when the
             // leader took the job over, and must not be added again.
@@ -144,12 +144,12 @@ impl LedJob {
             Decision::Skip(why) => decisions.skipped.push(SkippedTick::Decided(tick, why)),
             Decision::Run => {
                 let catch_up = decided.unknown || self.jitter.ripe(tick) + LATE_AFTER < now;
-                let is_behind = behind && !catch_up && self.job.overlap == Overlap::Skip;
+                let is_behind = behind && !catch_up && self.job.rules.overlap == Overlap::Skip;
                 if is_behind && !self.is_catching_up() {
                     decisions.skipped.push(SkippedTick::Overlapped(tick));
                     return;
                 }
-                if self.is_busy() && !catch_up && self.job.overlap == Overlap::CancelOld {
+                if self.is_busy() && !catch_up && self.job.rules.overlap == Overlap::CancelOld {
                     decisions.cancel_for = Some(tick);
                 }
                 let place =
@@ -194,7 +194,7 @@ impl LedJob {
     /// latest tick stays. Under the misfire rule run-all, the latest [`DUE_MAX`] ticks stay, unless the overlap
     /// rule is cancel-old.
     fn overtake(&mut self, skipped: &mut Vec<SkippedTick>) {
-        let most = match (self.job.misfire, self.job.overlap) {
+        let most = match (self.job.misfire_rule(), self.job.rules.overlap) {
             (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
             _ => 1,
         };

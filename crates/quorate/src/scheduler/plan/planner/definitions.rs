@@ -115,7 +115,8 @@ impl Planner {
     pub(super) fn retire(&mut self, id: JobId, now: WallTime) {
         let is_over = |led: &&LedJob| led.job().is_single_run() && led.is_over();
         let Some(led) = self.table.get(id).filter(is_over) else { return };
-        let (name, has_parts) = (Arc::clone(&led.job().name), led.job().placement == Placement::EveryWorker);
+        let (name, has_parts) =
+            (Arc::clone(&led.job().name), led.job().rules.placement == Placement::EveryWorker);
         if has_parts && !self.are_parts_over(&name) {
             return;
         }
@@ -184,7 +185,9 @@ impl Planner {
             )
             .into());
         }
-        if let Some(follower) = self.follower_of(name).filter(|_| job.placement == Placement::EveryWorker) {
+        if let Some(follower) =
+            self.follower_of(name).filter(|_| job.rules.placement == Placement::EveryWorker)
+        {
             return Err(format!(
                 "the job {name:?} cannot run on every worker: {follower:?} follows its end, and it would have one for each worker; \
                  let {follower:?} follow one worker's runs first, {name}@WORKER"

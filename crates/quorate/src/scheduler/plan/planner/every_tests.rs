@@ -54,7 +54,7 @@ fn each_worker_that_lives_gets_a_run_of_its_own() {
     assert!(starts(&mut planner, 11).is_empty(), "it is not known which workers live");
     set_workers(&mut planner, workers(&["oak", "elm"]), 11);
     assert_eq!(hand_out(&mut planner, 11), ["scrub@elm 11", "scrub@oak 11"]);
-    let labels = |name: &str| planner.table.find(name).map(|(_, led)| led.job().labels.to_string());
+    let labels = |name: &str| planner.table.find(name).map(|(_, led)| led.job().rules.labels.to_string());
     assert_eq!(labels("scrub@oak").as_deref(), Some("worker=oak"));
 }
 

@@ -77,7 +77,7 @@ impl Planner {
         let changed = Arc::clone(&job);
         let Some(Some(replaced)) = self.table.change(id, |led| led.replace(job, now)) else { return };
         self.table.note_follower(id, Some(&replaced.before), Some(&changed));
-        self.limits_changed |= replaced.before.concurrency != changed.concurrency;
+        self.limits_changed |= replaced.before.rules.concurrency != changed.rules.concurrency;
         if replaced.write {
             self.put_row(id, 0);
         }
@@ -155,7 +155,7 @@ impl Planner {
             let scheduled = run.is_open() && run.request().is_none();
             let left_out = led.filter(|_| scheduled).and_then(|led| led.left_out_at(run.tick));
             let end_needed_at = led.and_then(|led| led.end_needed_at(&run));
-            let payload = match job.placement {
+            let payload = match job.rules.placement {
                 Placement::EveryWorker => self.parts_named(&job.name),
                 _ => run.payload.clone().or_else(|| job.payload.clone()),
             };

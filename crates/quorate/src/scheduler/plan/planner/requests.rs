@@ -154,7 +154,7 @@ impl Planner {
             return Err(format!("{OPEN_MAX} such requests are open; wait until one is over").into());
         }
         let Some(led) = self.table.get(job) else { return Err(being_removed()) };
-        if led.job().placement == Placement::EveryWorker {
+        if led.job().rules.placement == Placement::EveryWorker {
             let name = request.what.job();
             let why = match &request.what {
                 JobAction::Trigger { payload: Some(_), .. } => {

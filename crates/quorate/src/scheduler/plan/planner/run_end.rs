@@ -60,7 +60,7 @@ impl Planner {
         }
         // A single run on every worker is over once all its parts are. A run that was not started, or that the next leader
         // decides on, is not over.
-        let whole = match job.placement {
+        let whole = match job.rules.placement {
             Placement::EveryWorker => Some(&*job.name),
             _ => whole_of(&job.name),
         };

@@ -278,7 +278,7 @@ fn an_open_run_counts_under_the_next_leader_before_any_other_run_starts() {
     let mut planner = Planner::new(with_open_run_of(Some("database")), Definitions::default(), settings());
     planner.change(&registry(filler.chain(jobs)), at(10));
     let names = |runs: &[RunStart]| {
-        let shared = runs.iter().filter(|start| start.job.concurrency.is_some());
+        let shared = runs.iter().filter(|start| start.job.rules.concurrency.is_some());
         shared.map(|start| (start.job.name.to_string(), start.run.tick)).collect::<Vec<_>>()
     };
     planner.take_over(at(10));
@@ -290,7 +290,7 @@ fn an_open_run_counts_under_the_next_leader_before_any_other_run_starts() {
     assert!(planner.table().id("a").is_some() && planner.has_jobs_to_take());
     assert_eq!(names(&starts(&mut planner, 12)), [], "a job that is not taken over yet may have an open run");
     let taken = runs(take_over(&mut planner, 12)).into_iter().chain(starts(&mut planner, 12));
-    let taken: Vec<RunStart> = taken.filter(|start| start.job.concurrency.is_some()).collect();
+    let taken: Vec<RunStart> = taken.filter(|start| start.job.rules.concurrency.is_some()).collect();
     assert_eq!(names(&taken), [("j".to_owned(), at(5))], "and not the one of the higher priority");
     planner.run_ended(done(&taken[0]), false, at(12));
     assert_eq!(names(&starts(&mut planner, 12))[0].0, "a");

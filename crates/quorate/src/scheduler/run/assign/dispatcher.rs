@@ -245,7 +245,7 @@ impl Dispatcher {
             match run.step(&self.me, now) {
                 Step::Wait => {}
                 Step::Assign => {
-                    waiting.push((Reverse(run.job().priority), run.open().not_before, Arc::clone(key)));
+                    waiting.push((Reverse(run.job().rules.priority), run.open().not_before, Arc::clone(key)));
                 }
                 Step::StoreCancel => {
                     let open = run.store_cancel();

@@ -95,7 +95,7 @@ impl LiveWorker {
     /// `name` for this worker.
     pub(in crate::scheduler) fn has(&self, job: &Job, name: &str) -> bool {
         let handler = job.handler_name().filter(|_| job.stored.is_some());
-        job.labels.are_in(&self.who.worker, &self.who.labels)
+        job.rules.labels.are_in(&self.who.worker, &self.who.labels)
             && handler.is_none_or(|name| self.who.handlers.contains(name))
             && !self.lacks.contains(name)
     }

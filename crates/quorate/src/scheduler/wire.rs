@@ -1,4 +1,4 @@
-//! Durations as whole numbers in JSON, for the records of the ledger.
+//! Durations as whole numbers in JSON, for the records of the ledger and for definitions.
 
 /// A duration as milliseconds.
 pub(in crate::scheduler) mod millis {
@@ -13,6 +13,22 @@ pub(in crate::scheduler) mod millis {
         from: D,
     ) -> Result<Duration, D::Error> {
         u64::deserialize(from).map(Duration::from_millis)
+    }
+}
+
+/// A duration in microseconds.
+pub(in crate::scheduler) mod micros {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub(in crate::scheduler) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    pub(in crate::scheduler) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_micros)
     }
 }
 
