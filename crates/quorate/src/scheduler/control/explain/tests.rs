@@ -321,7 +321,7 @@ fn incomplete() {
         ledger(facts).waiting = waiting();
         ledger(facts).history.push(entry(RunOutcome::Done, ""));
     });
-    answers(&recorded, Reason::Ran, ["it ran", "", ""]);
+    answers(&recorded, Reason::Ran, ["succeeded", "", ""]);
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn clock() {
         (facts.asked, facts.nodes) = (None, nodes(1));
         ledger(facts).history.push(entry(RunOutcome::Done, ""));
     });
-    answers(&far_apart, Reason::Ran, ["it ran", "", "nothing"]);
+    answers(&far_apart, Reason::Ran, ["succeeded", "", "nothing"]);
     let set_back = facts(|facts| {
         (facts.asked, facts.local, facts.nodes) = (None, facts.now, nodes(1));
         registered(facts).decided = Some(facts.now + HOUR * 2 / 3);
@@ -456,7 +456,7 @@ fn not_registered() {
         ledger(facts).job = None;
         ledger(facts).history.push(entry(RunOutcome::Done, ""));
     });
-    answers(&removed, Reason::Ran, ["done", "", ""]);
+    answers(&removed, Reason::Ran, ["succeeded", "", ""]);
 }
 
 #[test]
