@@ -438,11 +438,12 @@ one_ended() {
     done
 }
 
-# Everything that computes and does not wait: some test programs, which are on the standard input, the documentation
-# with its examples, and the subsets of the features.
-computing() {
+# The test programs that compute.
+computing() { run_programs 1 "$(getconf _NPROCESSORS_ONLN)" <target/computes; }
+
+# Everything else that compiles: the documentation with its examples, and the subsets of the features.
+compiling() {
     local features status=0
-    run_programs 1 "$(getconf _NPROCESSORS_ONLN)" || status=1
     if ! checked_by_compiler; then
         say "documentation"
         RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet || status=1
@@ -462,18 +463,27 @@ computing() {
     return "$status"
 }
 
-# Runs all tests. Most of them wait for a timer, a process or a server. What only computes runs beside them with the
-# lowest priority, in the time in which they leave the processors free.
+# in_background NAME COMMAND…: runs the command with the lowest priority, in the time in which the others leave the
+# processors free. Its output goes to target/NAME.log. BESIDE has the names and the processes of these jobs.
+in_background() {
+    local name=$1
+    shift
+    (
+        renice -n 19 -p "$BASHPID" >/dev/null
+        "$@"
+    ) >"target/$name.log" 2>&1 &
+    BESIDE+=("$name:$!")
+}
+
+# Runs all tests. Most of them wait for a timer, a process or a server. What only computes runs beside them.
 all_tests() {
-    local computes long status=0
+    local computes long job status=0
     # shellcheck disable=SC2086 # lists of names
     computes=$(programs_named $COMPUTING) long=$(programs_named $LONG)
     test_programs
-    (
-        renice -n 19 -p "$BASHPID" >/dev/null
-        grep -E "$computes" "$PROGRAMS" | computing
-    ) >target/computing.log 2>&1 &
-    BESIDE=$!
+    grep -E "$computes" "$PROGRAMS" >target/computes
+    in_background computing computing
+    in_background compiling compiling
     say "tests"
     # shellcheck disable=SC2086 # a list of names
     {
@@ -484,10 +494,12 @@ all_tests() {
         grep -E "$long" target/waiting
         grep -vE "$long" target/waiting
     } | run_programs "$LANES" "$THREADS" || status=1
-    say "what computes took longer"
-    wait "$BESIDE" || status=1
-    BESIDE=
-    cat target/computing.log
+    say "what ran beside them"
+    for job in "${BESIDE[@]}"; do
+        wait "${job#*:}" || status=1
+        cat "target/${job%%:*}.log"
+    done
+    BESIDE=()
     return "$status"
 }
 
@@ -497,9 +509,9 @@ install cc gcc gcc build-base gcc gcc
 rm -f "$TESTS_NOT_RUN" "$TESTS_WARNED"
 mkdir -p "$(dirname "$TESTS_NOT_RUN")"
 TOOLS=
-BESIDE=
+BESIDE=()
 at_the_end() {
-    for job in $TOOLS $BESIDE; do kill "$job" 2>/dev/null || :; done
+    for job in $TOOLS "${BESIDE[@]#*:}"; do kill "$job" 2>/dev/null || :; done
     [ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_RUN" >&2
 }
 trap at_the_end EXIT
