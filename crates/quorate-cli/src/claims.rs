@@ -2,7 +2,7 @@
 
 use crate::{
     args::{ClaimsCommand, ClaimsListArgs, ClaimsShowArgs},
-    config::{Config, Environment},
+    config::Config,
     connect,
     exit::{CONFIG, Failure, NOT_FOUND},
     failures, operate,
@@ -40,16 +40,12 @@ pub(crate) struct Page {
 }
 
 /// Runs one of the commands, and returns the exit status.
-pub(crate) async fn claims(
-    command: &ClaimsCommand,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(crate) async fn claims(command: &ClaimsCommand, config: &Config) -> Result<u8, Failure> {
     match command {
         ClaimsCommand::Show(ClaimsShowArgs { list, id: Some(id) }) => show_one(list, id, config).await,
         ClaimsCommand::Show(ClaimsShowArgs { list, id: None }) => show_all(list, config, false).await,
         ClaimsCommand::DeadLetters(list) => show_all(list, config, true).await,
-        ClaimsCommand::Reset(args) => operate::reset(args, config, environment).await,
+        ClaimsCommand::Reset(args) => operate::reset(args, config).await,
     }
 }
 

@@ -146,19 +146,19 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         }
         Command::Status(args) => on(&args.nodes, async |config| status::status(args, config).await),
         Command::Doctor(args) => on(&args.nodes, async |config| doctor::doctor(args, config).await),
-        Command::Freeze(args) => on(&args.wait.group.nodes, async |config| {
-            operate::freeze(args, config, &Environment::process()).await
-        }),
+        Command::Freeze(args) => {
+            on(&args.wait.group.nodes, async |config| operate::freeze(args, config).await)
+        }
         Command::Unfreeze(args) => on(&args.wait.group.nodes, async |config| {
-            operate::request(JobAction::Unfreeze, &args.wait, config, &Environment::process()).await
+            operate::request(JobAction::Unfreeze, &args.wait, config).await
         }),
         Command::Leader(command) => on(command.nodes(), async |config| match command {
             LeaderCommand::Show(args) => leader::show(args, config).await,
             LeaderCommand::History(args) => leader::history(args, config).await,
-            LeaderCommand::Resign(args) => operate::resign(args, config, &Environment::process()).await,
+            LeaderCommand::Resign(args) => operate::resign(args, config).await,
         }),
         Command::Audit(args) => on(&args.group.nodes, async |config| audit::audit(args, config).await),
-        Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
+        Command::Jobs(command) => block_on(jobs::jobs(command)),
         Command::When(args) => when::when(args),
         Command::Import(command) => import::import(command),
         Command::Init(args) => init::init(args),
@@ -166,13 +166,9 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Man(args) => generate::man(args),
         Command::Top(args) => {
             top::check_terminal()?;
-            let environment = Environment::process();
-            let config = Config::load(&args.nodes.flags(), &environment)?;
-            block_on(top::top(args, &config, &environment))
+            on(&args.nodes, async |config| top::top(args, config).await)
         }
-        Command::Claims(command) => {
-            on(command.nodes(), async |config| claims::claims(command, config, &Environment::process()).await)
-        }
+        Command::Claims(command) => on(command.nodes(), async |config| claims::claims(command, config).await),
         Command::Lock(command) => dispatch_lock(command),
         Command::Shards(command) => dispatch_shards(command),
         Command::Nodes(command) => dispatch_nodes(command),
@@ -183,9 +179,7 @@ fn dispatch_lock(command: &LockCommand) -> Result<u8, Failure> {
     match command {
         LockCommand::Show(args) => on(&args.nodes, async |config| lock::show(args, config).await),
         LockCommand::List(args) => on(&args.nodes, async |config| locks::list(args, config).await),
-        LockCommand::Release(args) => {
-            on(&args.lock.nodes, async |config| lock::release(args, config, &Environment::process()).await)
-        }
+        LockCommand::Release(args) => on(&args.lock.nodes, async |config| lock::release(args, config).await),
     }
 }
 
@@ -200,13 +194,9 @@ fn dispatch_shards(command: &ShardsCommand) -> Result<u8, Failure> {
 
 fn dispatch_nodes(command: &NodesCommand) -> Result<u8, Failure> {
     match command {
-        NodesCommand::Trust(args) => {
-            on(&args.nodes, async |config| nodes::trust(args, config, &Environment::process()).await)
-        }
+        NodesCommand::Trust(args) => on(&args.nodes, async |config| nodes::trust(args, config).await),
         NodesCommand::List(args) => on(&args.nodes, async |config| nodes::list(args, config).await),
-        NodesCommand::Replace(args) => {
-            on(&args.nodes, async |config| nodes::replace(args, config, &Environment::process()).await)
-        }
+        NodesCommand::Replace(args) => on(&args.nodes, async |config| nodes::replace(args, config).await),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{LockReleaseArgs, LockShowArgs},
-    config::{Config, Environment},
+    config::Config,
     connect::{self, PATIENCE},
     exit::{Failure, NO_QUORUM, NOT_FOUND},
     log,
@@ -77,11 +77,7 @@ pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Fai
 }
 
 /// Shows the owners that the nodes store, and with `--force` releases the lock of exactly these owners.
-pub(crate) async fn release(
-    args: &LockReleaseArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(crate) async fn release(args: &LockReleaseArgs, config: &Config) -> Result<u8, Failure> {
     let resource = resource(&args.lock.name)?;
     // Reads and releases do not depend on votes. So the command needs no markers, and writes none.
     let quorum = connect::looking(config).await?;
@@ -89,7 +85,7 @@ pub(crate) async fn release(
     quorum.close().await;
     let page = done.map_err(|error| unseen(&resource, &error))?;
     if !page.results.is_empty() {
-        note(&page, &operator::of(&args.operator, environment), config).await;
+        note(&page, &operator::of(&args.operator, config), config).await;
     }
     let code = match (page.released, page.forced && !page.seen.lock.owners.is_empty()) {
         (true, _) => 0,

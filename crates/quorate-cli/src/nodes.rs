@@ -4,7 +4,7 @@ mod trust;
 
 use crate::{
     args::{ListArgs, ReplaceArgs},
-    config::{Config, Environment, NodeSpec},
+    config::{Config, NodeSpec},
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure, NO_QUORUM},
     operator, progress, show,
@@ -174,11 +174,7 @@ impl Page {
 }
 
 /// Replaces the node set, or with `--dry-run` shows the steps.
-pub(crate) async fn replace(
-    args: &ReplaceArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, Failure> {
     let specs = new_set(args, config)?;
     let (old, new) = (
         connect::node_set(config, &config.nodes, args.dry_run)?,
@@ -217,7 +213,7 @@ pub(crate) async fn replace(
     let result = format!("in place of {}", old.join(","));
     let entry = Entry { action: "nodes-replace", target: &names, group: None, result: Ok(&result) };
     let opened = Config { nodes: specs.clone(), ..config.clone() };
-    operator::note_anew(&operator::of(&args.operator, environment), &opened, &entry).await;
+    operator::note_anew(&operator::of(&args.operator, config), &opened, &entry).await;
     show::print(&format!("the new set is open: give every worker this list, and restart it\n  {names}\n"))?;
     let is_done = |part: &NodePart| match part.part {
         Part::Leaves => matches!(part.found, Ok(Found::Closed(_))),

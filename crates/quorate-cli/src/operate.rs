@@ -2,7 +2,7 @@
 
 use crate::{
     args::{BackfillArgs, CancelArgs, ClaimsResetArgs, FreezeArgs, PauseArgs, ResignArgs, WaitArgs},
-    config::{Config, Environment},
+    config::Config,
     connect::{self, PATIENCE},
     exit::{CONFIG, CONFLICT, Failure, NO_QUORUM, NOT_FOUND},
     failures, log, operator,
@@ -31,22 +31,13 @@ struct Order<'a> {
 }
 
 /// Sends a request about one job, or all jobs, to the leader.
-pub(crate) async fn request(
-    what: JobAction,
-    args: &WaitArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
-    carry_out(async |_| Ok(Action::Job(what)), &Order::new(args, config, environment)?, config).await
+pub(crate) async fn request(what: JobAction, args: &WaitArgs, config: &Config) -> Result<u8, Failure> {
+    carry_out(async |_| Ok(Action::Job(what)), &Order::new(args, config)?, config).await
 }
 
 /// Pauses a job, for a time or until it is resumed.
-pub(crate) async fn pause(
-    args: &PauseArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
-    let order = Order::new(&args.wait, config, environment)?;
+pub(crate) async fn pause(args: &PauseArgs, config: &Config) -> Result<u8, Failure> {
+    let order = Order::new(&args.wait, config)?;
     let pause = async |looking: &Quorum| {
         let now = looking.wall();
         let until = match (args.until, args.length) {
@@ -62,11 +53,7 @@ pub(crate) async fn pause(
 }
 
 /// Freezes all jobs of the group until a time.
-pub(crate) async fn freeze(
-    args: &FreezeArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(crate) async fn freeze(args: &FreezeArgs, config: &Config) -> Result<u8, Failure> {
     // The clap definition requires one of the two. The leader compares the end with the quorum's clock, from which
     // the clock of this machine may differ.
     let freeze = async |looking: &Quorum| {
@@ -77,16 +64,12 @@ pub(crate) async fn freeze(
         };
         Ok(Action::Job(JobAction::Freeze { reason: args.reason.as_deref().map(Into::into), until }))
     };
-    carry_out(freeze, &Order::new(&args.wait, config, environment)?, config).await
+    carry_out(freeze, &Order::new(&args.wait, config)?, config).await
 }
 
 /// Runs a job for each tick of a span.
-pub(crate) async fn backfill(
-    args: &BackfillArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
-    let order = Order::new(&args.wait, config, environment)?;
+pub(crate) async fn backfill(args: &BackfillArgs, config: &Config) -> Result<u8, Failure> {
+    let order = Order::new(&args.wait, config)?;
     let backfill = async |looking: &Quorum| {
         let (zone, now) =
             (zone(looking, (order.group, &args.job), &[args.from, args.until]).await?, looking.wall());
@@ -101,12 +84,8 @@ pub(crate) async fn backfill(
 }
 
 /// Cancels the active runs of a job, or one of them.
-pub(crate) async fn cancel(
-    args: &CancelArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
-    let order = Order::new(&args.wait, config, environment)?;
+pub(crate) async fn cancel(args: &CancelArgs, config: &Config) -> Result<u8, Failure> {
+    let order = Order::new(&args.wait, config)?;
     let cancel = async |looking: &Quorum| {
         let tick = match args.at {
             None => None,
@@ -167,25 +146,17 @@ fn of_machine() -> Zone {
 }
 
 /// Asks the leader to resign, and waits until it has resigned.
-pub(crate) async fn resign(
-    args: &ResignArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Failure> {
     let group = failures::group(args.group.as_deref(), config)?;
-    let by = operator::of(&args.operator, environment);
+    let by = operator::of(&args.operator, config);
     let order = Order { group, json: args.json, wait: args.wait, by };
     let action = Action::Resign { term: args.term.map(FencingToken::new) };
     carry_out(async |_| Ok(action), &order, config).await
 }
 
 /// Makes a message that was given up count as new.
-pub(crate) async fn reset(
-    args: &ClaimsResetArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
-    let by = operator::of(&args.operator, environment);
+pub(crate) async fn reset(args: &ClaimsResetArgs, config: &Config) -> Result<u8, Failure> {
+    let by = operator::of(&args.operator, config);
     let order = Order { group: "", json: args.json, wait: Duration::ZERO, by };
     let action = Action::Reset { set: args.set.clone(), id: args.id.clone() };
     carry_out(async |_| Ok(action), &order, config).await
@@ -231,9 +202,9 @@ pub(crate) fn observer(quorum: &Quorum, group: &str) -> Result<Observer, Failure
 }
 
 impl<'a> Order<'a> {
-    fn new(args: &'a WaitArgs, config: &'a Config, environment: &Environment<'_>) -> Result<Self, Failure> {
+    fn new(args: &'a WaitArgs, config: &'a Config) -> Result<Self, Failure> {
         let group = failures::group(args.group.group.as_deref(), config)?;
-        let by = Operator::named(&operator::name(args.by.as_deref(), environment), None);
+        let by = Operator::named(&operator::name(args.by.as_deref(), config), None);
         Ok(Self { group, json: args.group.json, wait: args.wait, by })
     }
 }

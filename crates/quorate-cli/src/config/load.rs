@@ -20,6 +20,8 @@ pub struct Config {
     pub nodes: Vec<NodeSpec>,
     /// The source of the list of nodes.
     pub nodes_from: NodesFrom,
+    /// The person who runs the program, as USER@HOST.
+    pub person: String,
     /// The TLS files for nodes that name none of their own.
     pub tls: TlsFiles,
     /// The prefix of all keys.
@@ -156,6 +158,7 @@ impl Validation<'_> {
             max_running: self.max_running()?,
             labels: self.labels()?,
             commands: self.commands()?,
+            person: environment.person(),
             http: self.http(flags)?,
             serve: self.serve(flags)?,
             output: self.output()?,

@@ -5,6 +5,7 @@ use super::{
     tls::{TlsFiles, TlsNames},
 };
 use crate::files::{self, beside};
+use nix::unistd::User;
 use std::{
     collections::BTreeMap,
     fmt, io,
@@ -87,6 +88,19 @@ pub struct Environment<'a> {
 impl fmt::Debug for Environment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Environment({} on {})", self.pid, self.host)
+    }
+}
+
+impl Environment<'_> {
+    /// Returns the person who runs the program, as USER@HOST. Without a name of the user, that is the one of the process,
+    /// or its number.
+    pub(super) fn person(&self) -> String {
+        let named = ["USER", "LOGNAME"].into_iter().find_map(|name| self.env.get(name).cloned());
+        let of_process = || {
+            let uid = nix::unistd::geteuid();
+            User::from_uid(uid).ok().flatten().map_or_else(|| format!("uid {uid}"), |user| user.name)
+        };
+        format!("{}@{}", named.unwrap_or_else(of_process), self.host)
     }
 }
 

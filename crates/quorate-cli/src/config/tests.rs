@@ -664,3 +664,20 @@ fn the_annotated_file_documents_every_key_and_its_true_default() {
         }
     }
 }
+
+#[test]
+fn the_person_is_named_by_the_environment_or_the_user_of_the_process() {
+    let person = |user: &[(&str, &str)]| {
+        let env: BTreeMap<_, _> =
+            user.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let read = |_: &Path| Err(io::ErrorKind::NotFound.into());
+        Environment { env, read: &read, is_own: &|_| true, host: "oak".to_owned(), pid: 7 }.person()
+    };
+    assert_eq!(person(&[("USER", "bob")]), "bob@oak");
+    assert_eq!(person(&[("LOGNAME", "eve")]), "eve@oak");
+    let of_process = person(&[]);
+    assert!(of_process.ends_with("@oak") && of_process.len() > "@oak".len(), "{of_process}");
+    let config = load_with(&Flags::default(), &[("USER", "bob")], &[("./quorate.toml", NODES)]).unwrap();
+    assert_eq!(crate::operator::name(None, &config), "bob@oak");
+    assert_eq!(crate::operator::name(Some("ann"), &config), "ann");
+}

@@ -25,14 +25,14 @@ use quorate::{env::WallTime, internals::JobAction, scheduler::Jobs};
 pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.
-pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -> Result<u8, Failure> {
-    let flags = command.group().nodes.flags();
+pub(crate) async fn jobs(command: &JobsCommand) -> Result<u8, Failure> {
+    let (flags, environment) = (command.group().nodes.flags(), Environment::process());
     if let JobsCommand::Next(args) = command
-        && let Some(code) = next::from_file(args, &flags, environment)?
+        && let Some(code) = next::from_file(args, &flags, &environment)?
     {
         return Ok(code);
     }
-    let config = Config::load(&flags, environment)?;
+    let config = Config::load(&flags, &environment)?;
     match command {
         JobsCommand::List(args) => list::list(args, &config).await,
         JobsCommand::Next(args) => next::from_ledger(args, &config).await,
@@ -40,21 +40,21 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
         JobsCommand::History(args) => history::history(args, &config).await,
         JobsCommand::Logs(args) => logs::logs(args, &config).await,
         JobsCommand::Why(args) => why::why(args, &config).await,
-        JobsCommand::Trigger(args) => stored::trigger(args, &config, environment).await,
-        JobsCommand::Put(args) => stored::put(args, &config, environment).await,
-        JobsCommand::Edit(args) => stored::edit(args, &config, environment).await,
-        JobsCommand::At(args) => stored::at(args, &config, environment).await,
+        JobsCommand::Trigger(args) => stored::trigger(args, &config).await,
+        JobsCommand::Put(args) => stored::put(args, &config).await,
+        JobsCommand::Edit(args) => stored::edit(args, &config).await,
+        JobsCommand::At(args) => stored::at(args, &config).await,
         JobsCommand::Remove(args) => {
             let remove = JobAction::Remove { job: args.job.as_str().into(), expect: None };
-            operate::request(remove, &args.wait, &config, environment).await
+            operate::request(remove, &args.wait, &config).await
         }
-        JobsCommand::Pause(args) => operate::pause(args, &config, environment).await,
+        JobsCommand::Pause(args) => operate::pause(args, &config).await,
         JobsCommand::Resume(args) => {
             let job = args.job.as_str().into();
-            operate::request(JobAction::Resume { job }, &args.wait, &config, environment).await
+            operate::request(JobAction::Resume { job }, &args.wait, &config).await
         }
-        JobsCommand::Backfill(args) => operate::backfill(args, &config, environment).await,
-        JobsCommand::Cancel(args) => operate::cancel(args, &config, environment).await,
+        JobsCommand::Backfill(args) => operate::backfill(args, &config).await,
+        JobsCommand::Cancel(args) => operate::cancel(args, &config).await,
     }
 }
 

@@ -25,51 +25,39 @@ use std::{
 const FILE_MAX: u64 = 4 << 20;
 
 /// Stores the jobs of a file.
-pub(super) async fn put(
-    args: &PutArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(super) async fn put(args: &PutArgs, config: &Config) -> Result<u8, Failure> {
     let written = read(&args.file, FILE_MAX)?;
     let written = String::from_utf8(written)
         .map_err(|_| Failure::new(CONFIG, "the file is not UTF-8; save it as UTF-8"))?;
     let jobs = text::jobs(&written)
         .map_err(|error| Failure::new(CONFIG, format!("{}: {error}", args.file.display())))?;
     let expect = args.new.then_some(Expect::Absent);
-    operate::request(action(&jobs, expect)?, &args.wait, config, environment).await
+    operate::request(action(&jobs, expect)?, &args.wait, config).await
 }
 
 /// Stores a job for a single run.
-pub(super) async fn at(args: &AtArgs, config: &Config, environment: &Environment<'_>) -> Result<u8, Failure> {
+pub(super) async fn at(args: &AtArgs, config: &Config) -> Result<u8, Failure> {
     let mut job = Job::named(&args.job, Schedule::at(args.at), &args.handler);
     if let Some(payload) = payload(args.payload.as_deref())? {
         job = job.payload(payload);
     }
-    operate::request(action(&[job], None)?, &args.wait, config, environment).await
+    operate::request(action(&[job], None)?, &args.wait, config).await
 }
 
 /// Runs a job once now.
-pub(super) async fn trigger(
-    args: &TriggerArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(super) async fn trigger(args: &TriggerArgs, config: &Config) -> Result<u8, Failure> {
     let (job, payload) = (args.job.as_str().into(), payload(args.payload.as_deref())?);
-    operate::request(JobAction::Trigger { job, payload }, &args.wait, config, environment).await
+    operate::request(JobAction::Trigger { job, payload }, &args.wait, config).await
 }
 
 /// Changes a stored job in an editor. The leader refuses the change if another has changed the job meanwhile.
-pub(super) async fn edit(
-    args: &RequestArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(super) async fn edit(args: &RequestArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.wait.group, config).await?;
     let found = stored(&jobs, &args.job).await;
     quorum.close().await;
     let (version, job) = found?;
     let before = text::of_job(&job)?;
-    let after = editor::edit(&before, environment)?;
+    let after = editor::edit(&before, &Environment::process())?;
     let jobs = text::jobs(&after.text).map_err(|error| after.keep(&error))?;
     if jobs.len() != 1 || jobs[0].name() != job.name() {
         let text = format!(
@@ -84,7 +72,7 @@ pub(super) async fn edit(
     }
     let action =
         action(&jobs, Some(Expect::Version(version))).map_err(|failure| after.keep(&failure.to_string()))?;
-    let result = operate::request(action, &args.wait, config, environment).await;
+    let result = operate::request(action, &args.wait, config).await;
     match &result {
         Ok(0) => {}
         _ => after.say_kept(),

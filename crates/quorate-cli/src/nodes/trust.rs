@@ -3,7 +3,7 @@
 use super::LINE_MAX;
 use crate::{
     args::TrustArgs,
-    config::{Config, Environment},
+    config::Config,
     connect,
     exit::{Failure, NO_QUORUM, REFUSED},
     node_memory::{self, NodeMemory, TRUST},
@@ -35,11 +35,7 @@ const PARTLY_TRUSTED: &str = "no node remembers a leader, a held lock or an oper
 
 /// Ends the quarantine of every node. Refuses if a node shows that the cluster is or was in use, unless `--force` is
 /// given.
-pub(crate) async fn trust(
-    args: &TrustArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(crate) async fn trust(args: &TrustArgs, config: &Config) -> Result<u8, Failure> {
     let quorum = connect::quorum(config, config.settings.clone())?;
     connect::meet(&quorum).await;
     let before = quorum.nodes();
@@ -56,7 +52,7 @@ pub(crate) async fn trust(
     let success = if args.force { "every node votes, by --force" } else { "every node votes" };
     let result = error.as_deref().map_or(Ok(success), Err);
     let entry = Entry { action: TRUST, target: &names.join(","), group: None, result };
-    operator::note(&operator::of(&args.operator, environment), &quorum, &entry).await;
+    operator::note(&operator::of(&args.operator, config), &quorum, &entry).await;
     quorum.close().await;
     for (node, before) in nodes.iter().zip(&before) {
         let state = match node.reason() {

@@ -57,22 +57,19 @@ const DRAW_EVERY: Duration = Duration::from_millis(500);
 const NAME_MAX: usize = 200;
 
 /// Shows the view until it is ended, and returns the exit status.
-pub(crate) async fn top(
-    args: &TopArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
+pub(crate) async fn top(args: &TopArgs, config: &Config) -> Result<u8, Failure> {
     let group = failures::group(args.group.as_deref(), config)?;
     let settings = Settings {
         every: args.every,
         wait: args.wait,
         sidecar: args.sidecar.clone().map(|address| Sidecar { address, token_file: args.token_file.clone() }),
-        by: Operator::named(&operator::name(None, environment), None),
+        by: Operator::named(&operator::name(None, config), None),
     };
     let (news, updates) = mpsc::channel(NEWS_MAX);
     let (act, actions) = mpsc::channel(ACTIONS_MAX);
     let (follow, followed) = watch::channel(None);
     let poller = Poller::new(config, group, settings, news)?;
+    let environment = Environment::process();
     // A hook for the test that a panic restores the screen. A released program does not have it.
     let panics = cfg!(debug_assertions) && environment.env.contains_key("TEST_QUORATE_TOP_PANICS");
     let shell = Shell {
