@@ -70,8 +70,9 @@ pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Fai
     let resource = resource(&args.name)?;
     let quorum = connect::looking(config).await?;
     let seen = quorum.inspect(&resource).await;
+    let votes = connect::is_quorum(&quorum.nodes());
     quorum.close().await;
-    let page = ShowPage::new(&resource, &seen.map_err(|error| unseen(&resource, &error))?);
+    let page = ShowPage::new(&resource, &seen.map_err(|error| unseen(&resource, &error))?, votes);
     show::print_page(args.json, &page, || page.for_people())?;
     Ok(if page.lock.owners.is_empty() { NOT_FOUND } else { 0 })
 }
@@ -135,7 +136,8 @@ async fn look_and_release(
             result.r#final &= is_gone;
         }
     }
-    Ok(ReleasePage { seen: ShowPage::new(resource, &seen), forced: force, released, results })
+    let seen = ShowPage::new(resource, &seen, connect::is_quorum(&quorum.nodes()));
+    Ok(ReleasePage { seen, forced: force, released, results })
 }
 
 /// Returns the number of nodes that answered and do not store `owner`.
@@ -192,8 +194,8 @@ fn not_released_on(forced: &ForcedRelease) -> Vec<String> {
 }
 
 impl ShowPage {
-    fn new(resource: &Resource, seen: &Inspection) -> Self {
-        Self { resource: resource.name().into_owned(), lock: LockView::new(seen, true) }
+    fn new(resource: &Resource, seen: &Inspection, votes: bool) -> Self {
+        Self { resource: resource.name().into_owned(), lock: LockView::new(seen, votes) }
     }
 
     fn for_people(&self) -> String {

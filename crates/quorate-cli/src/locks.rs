@@ -18,7 +18,7 @@ use quorate::{
     plain::plain,
     quorum::{NoMajority, Quorum},
 };
-use quorate_operator::view::{LockState, LockView};
+use quorate_operator::view::LockView;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -73,16 +73,21 @@ async fn inspect(quorum: &Quorum, resources: &[Resource]) -> Result<Vec<Inspecti
 
 impl HeldLock {
     /// Returns `None` if no node stores a holder.
-    fn new(resource: &Resource, seen: &Inspection) -> Option<Self> {
-        let lock = LockView::new(seen, true);
-        (lock.state != LockState::Free).then(|| Self { name: plain(resource.key(), NAME_MAX), lock })
+    fn new(resource: &Resource, seen: &Inspection, votes: bool) -> Option<Self> {
+        let lock = LockView::new(seen, votes);
+        lock.is_stored.then(|| Self { name: plain(resource.key(), NAME_MAX), lock })
     }
 
     fn row(&self) -> [Cell; 5] {
         let Self { name, lock } = self;
         let token = lock.fencing_token.map_or_else(|| "-".to_owned(), |token| token.to_string());
-        let holder = lock.holder.clone().unwrap_or_else(|| "-".to_owned());
-        [name.into(), lock.state.as_str().into(), holder.into(), lock.left_text().into(), token.into()]
+        [
+            name.into(),
+            lock.state.as_str().into(),
+            lock.holder_text().into(),
+            lock.left_text().into(),
+            token.into(),
+        ]
     }
 }
 
@@ -94,7 +99,9 @@ impl Page {
         let Listing { resources, is_cut, missing } = stored_names::list(config, &query).await?;
         let found = inspect(quorum, &resources).await;
         let found = found.map_err(|error| connect::no_quorum("cannot read the locks", &error))?;
-        let locks = resources.iter().zip(&found).filter_map(|(resource, seen)| HeldLock::new(resource, seen));
+        let votes = connect::is_quorum(&quorum.nodes());
+        let view = |(resource, seen)| HeldLock::new(resource, seen, votes);
+        let locks = resources.iter().zip(&found).filter_map(view);
         let missing = missing.iter().map(|node| plain(node, NAME_MAX)).collect();
         let prefix = config.prefix.to_string();
         Ok(Self { prefix, locks: locks.collect(), complete: !is_cut, missing })

@@ -51,8 +51,6 @@ pub(crate) struct NodeLine {
 #[schemars(rename = "Resource")]
 struct ResourceLine {
     resource: String,
-    /// True if it has a holder; `null` if that is not known.
-    held: Option<bool>,
     #[serde(flatten)]
     lock: LockView,
     /// The freeze of the group's jobs, if the resource is the leadership of a frozen group.
@@ -133,7 +131,6 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     };
     let mut line = ResourceLine {
         resource: resource.name().into_owned(),
-        held: lock.is_held(),
         lock,
         frozen: None,
         copies: None,

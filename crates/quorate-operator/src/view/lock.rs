@@ -16,7 +16,9 @@ pub struct LockView {
     /// if too few nodes vote.
     #[schemars(with = "String")]
     pub state: LockState,
-    /// The worker that the nodes store as the holder. `null` for readers. For a reservation, the successor.
+    /// True if it has a holder; `null` if that is not known.
+    pub held: Option<bool>,
+    /// The worker that a majority of the nodes stores as the holder. `null` for readers. For a reservation, the successor.
     pub holder: Option<String>,
     /// The time for which it stays held if it is not extended; `null` if it does not end by itself.
     #[serde(rename = "remaining_ms", with = "MaybeMillis")]
@@ -28,6 +30,9 @@ pub struct LockView {
     pub result: Option<String>,
     /// Every owner that a node stores, the one that most nodes store first.
     pub owners: Vec<OwnerView>,
+    /// True if any node stores a holder.
+    #[serde(skip)]
+    pub is_stored: bool,
 }
 
 /// The state of a lock.
@@ -68,17 +73,17 @@ impl LockView {
     /// Returns the view of what the nodes answered. `votes` is true if a majority of them votes: nodes without a vote may have
     /// forgotten a holder.
     pub fn new(seen: &Inspection, votes: bool) -> Self {
-        let shown = seen.holder.as_ref().or(seen.named.first().map(|(owner, _)| owner));
-        let shown = shown.filter(|owner| !is_no_holder(owner));
-        let state = match (&seen.holder, shown) {
+        let holder = seen.holder.as_ref().filter(|owner| !is_no_holder(owner));
+        let is_contended =
+            seen.holder.is_none() && seen.named.first().is_some_and(|(owner, _)| !is_no_holder(owner));
+        let state = match holder {
             _ if seen.done.is_some() => LockState::Done,
-            (_, None) if !votes => LockState::Unknown,
-            (_, None) => LockState::Free,
-            (None, Some(_)) => LockState::Minority,
+            _ if is_contended => LockState::Minority,
             _ if !votes => LockState::Unknown,
-            (Some(_), Some(owner)) if owner.reserved_for().is_some() => LockState::Reserved,
-            (Some(_), Some(owner)) if owner.as_str() == Owner::READERS => LockState::Readers,
-            (Some(_), Some(_)) => LockState::Exclusive,
+            None => LockState::Free,
+            Some(owner) if owner.reserved_for().is_some() => LockState::Reserved,
+            Some(owner) if owner.as_str() == Owner::READERS => LockState::Readers,
+            Some(_) => LockState::Exclusive,
         };
         let worker = |owner: &Owner| match owner.reserved_for() {
             Some(successor) => Some(name(successor)),
@@ -92,32 +97,40 @@ impl LockView {
         };
         Self {
             state,
-            holder: shown.and_then(worker),
+            held: (votes && !is_contended).then_some(holder.is_some()),
+            holder: holder.and_then(worker),
             remaining: seen.remaining,
             fencing_token: seen.token.map(FencingToken::get),
             result: seen.done.as_ref().map(|done| done.result.to_string()),
             owners: seen.named.iter().map(owner).collect(),
+            is_stored: holder.is_some() || is_contended,
         }
     }
 
     /// Returns the view if too few nodes answered.
     pub const fn unread() -> Self {
-        let (holder, remaining, fencing_token, result) = (None, None, None, None);
-        Self { state: LockState::Unknown, holder, remaining, fencing_token, result, owners: Vec::new() }
-    }
-
-    /// Returns whether it is held. `None` if that is not known.
-    pub const fn is_held(&self) -> Option<bool> {
-        match self.state {
-            LockState::Free | LockState::Done => Some(false),
-            LockState::Exclusive | LockState::Readers | LockState::Reserved => Some(true),
-            LockState::Minority | LockState::Unknown => None,
+        let (held, holder, remaining, fencing_token, result) = (None, None, None, None, None);
+        Self {
+            state: LockState::Unknown,
+            held,
+            holder,
+            remaining,
+            fencing_token,
+            result,
+            owners: Vec::new(),
+            is_stored: false,
         }
     }
 
     /// Returns whether the nodes know nothing of it.
     pub const fn is_unused(&self) -> bool {
         self.holder.is_none() && self.fencing_token.is_none() && self.result.is_none()
+    }
+
+    /// Returns the holder for a column; of a minority, the one that most nodes store.
+    pub fn holder_text(&self) -> &str {
+        let of_minority = self.owners.first().filter(|_| self.state == LockState::Minority);
+        self.holder.as_deref().or(of_minority.map(|owner| &*owner.holder)).unwrap_or("-")
     }
 
     /// Returns the time until it ends, for a column.
@@ -139,7 +152,7 @@ impl LockView {
                 let result = text(self.result.as_deref().unwrap_or_default());
                 format!("done, result {result:?}, fencing token {token}")
             }
-            (LockState::Unknown, _) if self.owners.is_empty() => {
+            (LockState::Unknown, _) if self.holder.is_none() => {
                 format!(
                     "unknown: too few nodes vote, and the others may have lost the holder; last fencing token {token}"
                 )
@@ -210,12 +223,13 @@ mod tests {
 
     #[test]
     fn the_state_says_what_is_known_of_the_holder() {
+        let reserved = Owner::reserve("elm", 1, 2);
         for (owner, nodes, votes, state, held, text) in [
             (None, 0, true, LockState::Free, Some(false), "free, last fencing token 7"),
             (None, 0, false, LockState::Unknown, None, "the others may have lost the holder"),
-            (Some("oak/1"), 3, true, LockState::Exclusive, Some(true), "for another 2.5 s, fencing token 7"),
-            (Some("oak/1"), 3, false, LockState::Unknown, None, "store the holder oak"),
-            (Some("oak/1"), 1, true, LockState::Minority, None, "only a minority of the nodes"),
+            (Some("oak:1"), 3, true, LockState::Exclusive, Some(true), "for another 2.5 s, fencing token 7"),
+            (Some("oak:1"), 3, false, LockState::Unknown, None, "store the holder oak"),
+            (Some("oak:1"), 1, true, LockState::Minority, None, "only a minority of the nodes"),
             (
                 Some(Owner::READERS),
                 2,
@@ -224,11 +238,40 @@ mod tests {
                 Some(true),
                 "held by readers for another 2.5 s",
             ),
+            (
+                Some(reserved.as_str()),
+                2,
+                true,
+                LockState::Reserved,
+                Some(true),
+                "reserved for elm for another 2.5 s",
+            ),
             (Some(Owner::QUEUE), 2, true, LockState::Free, Some(false), "free"),
+            (Some(Owner::QUEUE), 2, false, LockState::Unknown, None, "may have lost the holder"),
         ] {
             let view = LockView::new(&seen(owner, nodes), votes);
-            assert_eq!((view.state, view.is_held()), (state, held), "{owner:?}, {votes}: {view:?}");
+            assert_eq!((view.state, view.held), (state, held), "{owner:?}, {votes}: {view:?}");
             assert!(view.for_people().contains(text), "{owner:?}, {votes}: {}", view.for_people());
+        }
+        let minority = LockView::new(&seen(Some("oak:1"), 1), true);
+        assert_eq!((minority.holder.as_deref(), minority.holder_text()), (None, "oak"), "no worker holds it");
+    }
+
+    #[test]
+    fn a_message_that_is_done_may_still_be_held() {
+        let record = quorate::node::DoneRecord {
+            token: FencingToken::new(7),
+            at: 0,
+            result: "ok".into(),
+            payload: None,
+            dead_lettered: None,
+        };
+        for (owner, votes, held) in
+            [(None, true, Some(false)), (Some("oak:1"), true, Some(true)), (None, false, None)]
+        {
+            let view = LockView::new(&Inspection { done: Some(record.clone()), ..seen(owner, 2) }, votes);
+            assert_eq!((view.state, view.held), (LockState::Done, held), "{owner:?}, {votes}");
+            assert_eq!(view.for_people(), "done, result \"ok\", fencing token 7");
         }
     }
 }

@@ -29,10 +29,9 @@ where
     S: Future<Output = ()> + Send + FusedFuture,
 {
     let token = term.unchecked_token();
-    let mut step_down = StepDown::default();
+    let mut step_down = StepDown::new();
     let mut at_risk = false;
     let mut resigning = false;
-    let mut stop_at = BootTime::from_nanos(u64::MAX);
     let mut resign_request = pin!(resign_requested(term.lease(), term.bell()).fuse());
     // The leader rings once itself, and so learns whether the nodes report releases to it.
     let mut listens = pin!(join(term.bell().listen(), term.bell().ring()));
@@ -54,16 +53,10 @@ where
                 }
                 LeaseEvent::Held | LeaseEvent::Lost => {}
             },
-            () = &mut shutdown, if !shutdown.is_terminated() => {
-                stop_at = stop_at.min(env.now() + election.grace());
-                term.stop(stop_at);
-                step_down.announce(election, term, env.now());
-            }
+            () = &mut shutdown, if !shutdown.is_terminated() => step_down.begin(election, term, env.now()),
             () = term.resigning().cancelled(), if !resigning => {
                 resigning = true;
-                stop_at = stop_at.min(env.now() + election.grace());
-                term.stop(stop_at);
-                step_down.announce(election, term, env.now());
+                step_down.begin(election, term, env.now());
             }
             to = &mut resign_request, if election.allows_remote_resign() && !resign_request.is_terminated() => {
                 let successor = to.as_ref().map(|to| plain(to, 200));
@@ -84,7 +77,7 @@ where
                     Err(panic) => End::Failed(Failure::Panic(panic)),
                 };
             }
-            () = env.sleep_until(stop_at) => {
+            () = env.sleep_until(step_down.stop_at) => {
                 return if shutdown.is_terminated() { End::ShutDown } else { End::Resigned };
             }
         }
@@ -92,12 +85,24 @@ where
 }
 
 /// The step-down of a term. The subscribers of the election's events get one report of each step-down.
-#[derive(Default)]
 struct StepDown {
     at: Option<BootTime>,
+    /// The end of the grace period after the first shutdown or resignation.
+    stop_at: BootTime,
 }
 
 impl StepDown {
+    fn new() -> Self {
+        Self { at: None, stop_at: BootTime::from_nanos(u64::MAX) }
+    }
+
+    /// Begins the grace period in which the work must end.
+    fn begin(&mut self, election: &Election, term: &Term, now: BootTime) {
+        self.stop_at = self.stop_at.min(now + election.grace());
+        term.stop(self.stop_at);
+        self.announce(election, term, now);
+    }
+
     fn announce(&mut self, election: &Election, term: &Term, now: BootTime) {
         if self.at.is_none() {
             self.at = Some(now);

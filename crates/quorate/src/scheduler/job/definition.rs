@@ -8,7 +8,8 @@ use std::sync::Arc;
 /// The longest name of a handler, in bytes.
 const HANDLER_MAX: usize = 128;
 
-/// The definition of a job that is stored on the nodes, as JSON. Fields that are absent have the default of [`Job::named`].
+/// The definition of a job that is stored on the nodes, as JSON. Fields that are absent have the
+/// default of [`Job::named`]; within rules that are present, a rule that is absent has that of [`Job::new`].
 ///
 /// A version that does not know a field cannot run the job as it was meant, so unknown fields are an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

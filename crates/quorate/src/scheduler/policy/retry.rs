@@ -47,6 +47,7 @@ impl Retry {
     }
 
     /// Returns the wait after the first failure.
+    #[doc(hidden)]
     pub const fn first_backoff(self) -> Duration {
         self.first
     }

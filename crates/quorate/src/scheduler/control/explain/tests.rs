@@ -92,13 +92,19 @@ fn it_ran() {
     for (end, started, text, action) in [
         (RunOutcome::Done, true, "the scheduled run of 2027-01-15T08:00:00Z succeeded", "nothing"),
         (RunOutcome::Failed, true, "failed after 1.2s: exit 1", "quorate jobs history report"),
-        (RunOutcome::TimedOut, true, "timed out after 1.2s: exit 1", "quorate jobs trigger report"),
+        (
+            RunOutcome::TimedOut,
+            true,
+            "failed after 1.2s: its last attempt timed out after 5.0s",
+            "quorate jobs trigger report",
+        ),
         (RunOutcome::Cancelled, true, "was cancelled", "quorate jobs trigger report"),
         (RunOutcome::Lost, false, "its end is not known", "quorate jobs trigger report"),
     ] {
         let started = started.then_some(TICK + SECOND);
         let took = Some(Duration::from_millis(1_200));
-        let found = HistoryEntry { started, took, ..entry(end, "exit 1") };
+        let reason = if end == RunOutcome::TimedOut { "timed out after 5.0s" } else { "exit 1" };
+        let found = HistoryEntry { started, took, ..entry(end, reason) };
         let facts = facts(|facts| ledger(facts).history.push(found.clone()));
         let answer = answers(&facts, Reason::Ran, [text, "of the worker elm in term 7", action]);
         assert_eq!((answer.entry, answer.next), (Some(found), Some(TICK + HOUR)));

@@ -422,13 +422,15 @@ impl JobFacts {
     fn ended(&self, entry: &HistoryEntry) -> String {
         let end = match entry.end {
             RunOutcome::Done => "succeeded",
-            RunOutcome::TimedOut => "timed out",
             RunOutcome::Cancelled => "was cancelled",
             _ => "failed",
         };
         let after = entry.took.map(|took| format!(" after {took:.1?}")).unwrap_or_default();
-        let why = plain(&entry.reason, TEXT_MAX);
-        let why = if why.is_empty() { why } else { format!(": {why}") };
+        let why = match plain(&entry.reason, TEXT_MAX) {
+            why if why.is_empty() => why,
+            why if entry.end == RunOutcome::TimedOut => format!(": its last attempt {why}"),
+            why => format!(": {why}"),
+        };
         format!("the {} run of {} {end}{after}{why}", entry.cause, self.time(entry.tick))
     }
 
