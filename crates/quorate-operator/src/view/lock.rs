@@ -223,13 +223,14 @@ mod tests {
 
     #[test]
     fn the_state_says_what_is_known_of_the_holder() {
-        let reserved = Owner::reserve("elm", 1, 2);
+        let (held, reserved) = (Owner::sign("oak", 1, 2), Owner::reserve("elm", 1, 2));
+        let oak = Some(held.as_str());
         for (owner, nodes, votes, state, held, text) in [
             (None, 0, true, LockState::Free, Some(false), "free, last fencing token 7"),
             (None, 0, false, LockState::Unknown, None, "the others may have lost the holder"),
-            (Some("oak:1"), 3, true, LockState::Exclusive, Some(true), "for another 2.5 s, fencing token 7"),
-            (Some("oak:1"), 3, false, LockState::Unknown, None, "store the holder oak"),
-            (Some("oak:1"), 1, true, LockState::Minority, None, "only a minority of the nodes"),
+            (oak, 3, true, LockState::Exclusive, Some(true), "for another 2.5 s, fencing token 7"),
+            (oak, 3, false, LockState::Unknown, None, "store the holder oak"),
+            (oak, 1, true, LockState::Minority, None, "only a minority of the nodes"),
             (
                 Some(Owner::READERS),
                 2,
@@ -253,7 +254,7 @@ mod tests {
             assert_eq!((view.state, view.held), (state, held), "{owner:?}, {votes}: {view:?}");
             assert!(view.for_people().contains(text), "{owner:?}, {votes}: {}", view.for_people());
         }
-        let minority = LockView::new(&seen(Some("oak:1"), 1), true);
+        let minority = LockView::new(&seen(oak, 1), true);
         assert_eq!((minority.holder.as_deref(), minority.holder_text()), (None, "oak"), "no worker holds it");
     }
 
