@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{audit, claims, jobs, leader, locks, nodes, shards, status};
 use axum::routing::{MethodRouter, delete, get, post};
-use quorate_operator::{Kind as FieldKind, Need, Request, Reset, Resignation, Verb, view::JobView};
+use quorate_operator::{
+    Kind as FieldKind, Need, Request, Reset, Resignation, Verb,
+    view::{JobView, WhyView},
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use std::sync::Arc;
 
@@ -268,7 +271,7 @@ fn of_jobs() -> [Operation; 5] {
             Parameter::new("from", Kind::Text, from),
         ])
         .others(&[NO_JOB, NO_QUORUM]),
-        look::<jobs::WhyPage>(
+        look::<WhyView>(
             "/api/v1/jobs/{job}/why",
             "Why a job did or did not run, as `quorate jobs why --json`",
             get(api::why),

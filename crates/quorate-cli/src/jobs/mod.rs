@@ -22,7 +22,6 @@ pub(crate) use list::{freeze_for_people, overview, overview_of_jobs};
 pub(crate) use next::Page as NextPage;
 pub(crate) use next::Upcoming;
 use quorate::{env::WallTime, internals::JobAction, scheduler::Jobs};
-pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.
 pub(crate) async fn jobs(command: &JobsCommand) -> Result<u8, Failure> {

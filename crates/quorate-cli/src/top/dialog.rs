@@ -5,11 +5,7 @@ use super::{
     question::Question,
     view::{View, bold, first_line, scrolled},
 };
-use crate::{
-    jobs::{WhyPage, tone},
-    table::fields_within,
-    terminal::Tone,
-};
+use crate::{jobs::tone, table::fields_within, terminal::Tone};
 use quorate_operator::{state::JobDetail, view::name as shown};
 use ratatui::{
     Frame,
@@ -63,7 +59,6 @@ pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
                 Ok(detail) => {
                     match &detail.why {
                         Some(why) => {
-                            let why = WhyPage::new(&detail.job.name, None, &state.group, why);
                             lines.push(bold(format!("WHY  {}", why.summary())));
                             lines.extend(fields(why.fields()));
                         }

@@ -6,7 +6,9 @@ use super::{
 };
 use crate::{
     Moment,
-    view::{JobView, LeaderView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, name, text},
+    view::{
+        JobView, LeaderView, NodeView, Pause, RunEnd, ShardSetView, Vote, WhyView, WorkerView, name, text,
+    },
 };
 use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use quorate::{
@@ -449,7 +451,8 @@ async fn job(
             Some(at) => Some(Moment::parse(at).ok()?.tick(jobs, wanted, now).await),
             None => None,
         };
-        jobs.why(wanted, at).await.ok()
+        let found = jobs.why(wanted, at).await.ok()?;
+        Some(WhyView::new(wanted, at, jobs.group(), &found))
     };
     let (history, next, why) =
         futures_util::join!(jobs.history(wanted, ENTRIES), jobs.next(wanted, now, NEXT), why);

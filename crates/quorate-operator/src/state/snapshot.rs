@@ -2,12 +2,12 @@
 
 use super::{Examination, LeadershipPast, Messages};
 use crate::view::{
-    ClientLease, JobView, LeaderView, NodeView, Pause, RunEnd, ShardSetView, Vote, WorkerView, text,
+    ClientLease, JobView, LeaderView, NodeView, Pause, RunEnd, ShardSetView, Vote, WhyView, WorkerView, text,
 };
 use quorate::{
     env::WallTime,
     ledger::{CopyState, LedgerCopies},
-    scheduler::{Cron, Explanation, Schedule},
+    scheduler::{Cron, Schedule},
 };
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -114,7 +114,7 @@ pub struct JobDetail {
     /// The times of the next runs.
     pub next: Vec<WallTime>,
     /// The reason why the job did or did not run; `None` if it is not known.
-    pub why: Option<Explanation>,
+    pub why: Option<WhyView>,
 }
 
 /// A part of the state that is read only while a viewer looks at it.

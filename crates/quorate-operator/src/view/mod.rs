@@ -13,6 +13,7 @@ mod run;
 mod serial;
 mod shards;
 mod term;
+mod why;
 mod worker;
 
 pub use audit::{AuditEntry, AuditError};
@@ -31,6 +32,7 @@ pub use serial::{
 };
 pub use shards::{ShardSetView, ShardView, ShardWorkerView};
 pub use term::TermView;
+pub use why::WhyView;
 pub use worker::WorkerView;
 
 /// The longest name that is shown, in bytes.

@@ -5,10 +5,10 @@ use super::{
 };
 use crate::time::{self, Zone, element, span};
 use maud::{Markup, html};
-use quorate::scheduler::{Explanation, Placement};
+use quorate::scheduler::Placement;
 use quorate_operator::state::{JobDetail, Level, Missing, cron_words, shell};
 use quorate_operator::time::rfc3339;
-use quorate_operator::view::{JobState, JobView, RunEnd, name, text};
+use quorate_operator::view::{JobState, JobView, RunEnd, WhyView, name, text};
 
 /// The number of runs in the table.
 const RUNS: usize = 50;
@@ -132,14 +132,14 @@ fn why(at: Option<&str>, detail: &JobDetail, zone: &Zone, context: &Context<'_>)
     }
 }
 
-fn answer(found: &Explanation, job: &JobView, zone: &Zone, now: quorate::env::WallTime) -> Markup {
+fn answer(found: &WhyView, job: &JobView, zone: &Zone, now: quorate::env::WallTime) -> Markup {
     let at = found.tick.map_or_else(String::new, |tick| format!(" --at {}", rfc3339(tick)));
     html! {
         div.box.gap {
-            p { b { (found.reason.as_str()) } ": " (text(&found.text)) }
+            p { b { (found.reason) } ": " (found.text) }
             @if let Some(tick) = found.tick { p.small { "About the tick of " (element(tick, &zone.long(tick, now))) " " (zone.name()) "." } }
-            @for fact in &found.evidence { p.small.soft { (text(fact)) } }
-            @if !found.action.is_empty() { p { "What to do: " (text(&found.action)) } }
+            @for fact in &found.evidence { p.small.soft { (fact) } }
+            @if !found.action.is_empty() { p { "What to do: " (found.action) } }
             p.small { span.soft { "The same from the command line: " } (command(&format!("quorate jobs why {}{at}", shell(&job.shown())))) }
         }
     }
