@@ -50,7 +50,7 @@ impl Options {
     }
 }
 
-/// Searches every model except those of opened runs and of copies. Returns `true` if no property of a searched model was
+/// Searches every model except that of copies. Returns `true` if no property of a searched model was
 /// broken. A broken property does not end the search of the other models.
 fn all(options: &Options) -> bool {
     let fencing = Fencing::plain();
