@@ -12,9 +12,8 @@ use std::{
 /// The character before the exit status that ends the output of a command. No command prints it.
 const END: char = '\u{1e}';
 
-/// The longest time of a command. A file system that many builds and servers write to may keep a process from its end for
-/// more than a minute.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// The longest time of a command.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The time between two looks at the output.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
