@@ -14,8 +14,6 @@ use toml::Spanned;
 
 /// The largest number of attempts of a run.
 const ATTEMPTS_MAX: i64 = 100;
-/// The default number of entries of a job's history, as in [`Job::history`](quorate::scheduler::Job::history).
-const HISTORY: usize = 100;
 /// The largest number of entries of a job's history. The limit is necessary because the history is read as a
 /// whole.
 const HISTORY_MAX: i64 = 10_000;
@@ -115,9 +113,10 @@ impl JobCheck<'_> {
     }
 
     fn history(&self) -> Result<usize, ConfigError> {
-        let Some(written) = &self.written.history else { return Ok(HISTORY) };
+        let usual = JobRules::default().history;
+        let Some(written) = &self.written.history else { return Ok(usual) };
         let number = self.number("history", written, 1, HISTORY_MAX)?;
-        Ok(usize::try_from(number).unwrap_or(HISTORY))
+        Ok(usize::try_from(number).unwrap_or(usual))
     }
 
     fn pause_after_failures(&self) -> Result<Option<u32>, ConfigError> {
