@@ -98,8 +98,12 @@ pub fn replies(bytes: &[u8]) {
     let before = |n: usize| page(n).then_some(ExpectedReply::Page);
     let is_transaction = shape & 12 == 12;
     let of_run = |(n, items): (usize, &usize)| {
-        let reply =
-            if is_transaction { ExpectedReply::Commands(*items) } else { ExpectedReply::Items(*items) };
+        // MULTI, SET and INCRBY for each lock, EXISTS, GET and TIME.
+        let commands = 4 + 2 * items;
+        let reply = match is_transaction {
+            true => ExpectedReply::Commands { acquires: *items, commands },
+            false => ExpectedReply::Items(*items),
+        };
         before(n).into_iter().chain([reply])
     };
     let expected: Vec<ExpectedReply> = runs.iter().enumerate().flat_map(of_run).collect();

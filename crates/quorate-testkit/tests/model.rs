@@ -67,6 +67,19 @@ mod fence {
     }
 
     #[test]
+    fn claims_by_plain_commands_keep_tokens_unique_and_growing() {
+        holds("fencing, claims", Fencing::claims());
+        holds("fencing, claims, a node forgets", Fencing::claims_forgetful());
+    }
+
+    #[test]
+    fn claims_by_plain_commands_need_each_rule() {
+        for rule in [Rule::ClaimKept, Rule::ClaimClock] {
+            breaks(&format!("{rule:?}"), GROWING, Fencing { without: Some(rule), ..Fencing::claims() });
+        }
+    }
+
+    #[test]
     fn plain_commands_need_each_rule() {
         let retiring = Fencing::commands_retiring();
         let late = Fencing { attempts: 3, ..retiring };

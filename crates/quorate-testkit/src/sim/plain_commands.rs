@@ -1,19 +1,20 @@
 use quorate::node::{
     Batch, BatchReply, FencingToken, MemoryStore, NodeTime, Owner, Refusal, ReleasedLease, Reply, Request,
     Resource,
-    engine::{self, Clocks, CounterRow, LeaseRow, Store as _},
+    engine::{self, ClaimRecord, Clocks, CounterRow, LeaseRow, Store as _},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// Of this many acquires that plain commands may serve, a script serves one.
 const SCRIPT_OF: u64 = 8;
 
-/// Serves acquires of locks as plain commands do on a Redis server, in place of the engine. the module `redis` sends most
-/// acquires in this way; its `transaction` module has the rules.
+/// Serves acquires of locks and claims as plain commands do on a Redis server, in place of the engine. The module `redis` sends
+/// most acquires in this way; its `transaction` module has the rules.
 ///
 /// In two ways the simulation is stricter than the module `redis`: a lock is known to all sessions of a server at once, and an
 /// acquire need not wait for a second after a refusal.
@@ -25,6 +26,8 @@ struct Session {
     /// The marker of the last batch. Another one belongs to a new session, which knows no lock.
     stamp: Arc<str>,
     known: BTreeMap<Resource, Known>,
+    /// The claims that are not new. Scripts serve them.
+    used_claims: BTreeSet<Resource>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +59,11 @@ impl PlainCommands {
         }
         let mut serve = |request: &Request| {
             if let Some(last) = self.last_count(request) {
-                return self.acquire(store, batch, request, last, clocks);
+                let reply = self.acquire(store, batch, request, last, clocks);
+                if matches!(reply, Reply::Refused(Refusal::NotNew)) {
+                    self.learn(request, &reply);
+                }
+                return reply;
             }
             let alone = Batch {
                 requests: vec![request.clone()],
@@ -71,10 +78,15 @@ impl PlainCommands {
         BatchReply { node_time: clocks.wall, replies }
     }
 
-    /// Returns the count of the last grant by a script, if commands serve this request.
+    /// Returns the count of the last grant by a script, if commands serve this request. For a claim, it is zero.
     fn last_count(&self, request: &Request) -> Option<FencingToken> {
         let Request::Acquire { resource, owner, ticket: None, .. } = request else { return None };
-        let Some(Known::Granted(count)) = self.session().known.get(resource).copied() else { return None };
+        let session = self.session();
+        let count = match session.known.get(resource) {
+            None if resource.is_claim() && !session.used_claims.contains(resource) => FencingToken::new(0),
+            Some(Known::Granted(count)) => *count,
+            _ => return None,
+        };
         let mut hasher = DefaultHasher::new();
         owner.as_str().hash(&mut hasher);
         (!hasher.finish().is_multiple_of(SCRIPT_OF)).then_some(count)
@@ -93,6 +105,15 @@ impl PlainCommands {
                 self.session().known.insert(resource.clone(), Known::Shared);
             }
             (_, Reply::Refused(Refusal::Marker(_))) => self.session().known.clear(),
+            (Request::Acquire { resource, .. }, Reply::Refused(Refusal::NotNew))
+            | (Request::Release { resource, .. }, Reply::Released(true))
+                if resource.is_claim() =>
+            {
+                self.session().used_claims.insert(resource.clone());
+            }
+            (Request::Acquire { resource, .. }, Reply::Granted { .. } | Reply::Done(_)) => {
+                self.session().used_claims.remove(resource);
+            }
             _ => {}
         }
     }
@@ -107,21 +128,17 @@ impl PlainCommands {
         clocks: Clocks,
     ) -> Reply {
         let Request::Acquire { resource, owner, ttl, .. } = request else { unreachable!("an acquire") };
+        if resource.is_claim() {
+            return self.claim(store, batch, request, clocks);
+        }
         let Ok(before) = store.lease(resource);
         let holder = before.filter(|row| row.until_nanos > clocks.lease_nanos);
         if holder.is_none() {
             set_owner(store, resource, owner, batch.not_after + *ttl);
         }
         let count = increment(store, resource, clocks);
-        let Ok(marker) = store.marker();
         let Ok(queue) = store.queue(resource);
-        let against = if clocks.wall > batch.not_after {
-            Some(Refusal::Stale)
-        } else if marker.as_deref() != Some(&*batch.stamp) {
-            Some(Refusal::Marker(marker))
-        } else {
-            None
-        };
+        let against = against(store, batch, clocks);
         let is_queued = queue.is_some_and(|row| row.until_nanos > clocks.lease_nanos);
         let reply = match (against, holder) {
             (Some(why), _) => Reply::MayHold(why),
@@ -138,8 +155,58 @@ impl PlainCommands {
         reply
     }
 
+    /// Carries out `SET … NX GET PXAT` of the record of a claim, and then judges the grant.
+    fn claim(&self, store: &mut MemoryStore, batch: &Batch, request: &Request, clocks: Clocks) -> Reply {
+        let Request::Acquire { resource, owner, ttl, propose, tolerance, keep, .. } = request else {
+            unreachable!("an acquire")
+        };
+        let micros = clocks.wall.as_micros();
+        let Ok(lease) = store.lease(resource);
+        let Ok(counter) = store.counter(resource);
+        let Ok(record) = store.claim(resource);
+        let holder = lease.filter(|row| row.until_nanos > clocks.lease_nanos);
+        let record = record.filter(|row| row.until_micros > micros);
+        let is_new =
+            holder.is_none() && record.is_none() && counter.is_none_or(|row| row.until_micros <= micros);
+        let count = FencingToken::new(propose.get() + 1);
+        if is_new {
+            set_owner(store, resource, owner, batch.not_after + *ttl);
+            let until_micros = (batch.not_after + *keep).as_micros();
+            let Ok(()) = store.set_counter(resource, CounterRow { count, until_micros });
+        }
+        let apart = clocks.wall.distance(NodeTime::from_micros(propose.get()));
+        match (against(store, batch, clocks), record.map(|row| row.record), holder) {
+            (Some(why), _, _) => {
+                if matches!(why, Refusal::Marker(_)) {
+                    self.session().known.clear();
+                }
+                Reply::MayHold(why)
+            }
+            (None, Some(ClaimRecord::Done(done)), _) => Reply::Done(done),
+            (None, _, Some(row)) => {
+                let left = Duration::from_nanos(row.until_nanos - clocks.lease_nanos);
+                Reply::Held { owner: Owner::from_node(&row.owner), remaining: Some(left) }
+            }
+            (None, _, None) if !is_new => Reply::Refused(Refusal::NotNew),
+            (None, _, None) if apart > *tolerance => Reply::MayHold(Refusal::Clock { apart }),
+            (None, _, None) => Reply::Granted { counter: count, begun: None },
+        }
+    }
+
     fn session(&self) -> MutexGuard<'_, Session> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the reason against all grants of a batch, which is known once its commands have run.
+fn against(store: &MemoryStore, batch: &Batch, clocks: Clocks) -> Option<Refusal> {
+    let Ok(marker) = store.marker();
+    if clocks.wall > batch.not_after {
+        Some(Refusal::Stale)
+    } else if marker.as_deref() != Some(&*batch.stamp) {
+        Some(Refusal::Marker(marker))
+    } else {
+        None
     }
 }
 
@@ -255,6 +322,42 @@ mod tests {
         assert_eq!(bench.count(), (before + 1, until), "the retention is that of the script's grant");
         let Ok(Some(row)) = bench.1.lease(&lock()) else { panic!("no lease") };
         assert_eq!(row.until_nanos, 13_000_000_000);
+    }
+
+    #[test]
+    fn a_new_claim_is_set_until_one_ttl_after_the_deadline_and_another_is_not_acquired() {
+        let claim = Resource::claim("s", "m").unwrap();
+        let of = |owner: &Owner, propose| Request::Acquire {
+            resource: claim.clone(),
+            owner: owner.clone(),
+            ttl: TTL,
+            propose: FencingToken::new(propose),
+            tolerance: TTL,
+            keep: TTL * 10,
+            ticket: None,
+        };
+        let mut bench = Bench::new();
+        let mut owners = (0..100).map(owner).filter(|owner| bench.0.last_count(&of(owner, 0)).is_some());
+        let (first, second) = (owners.next().unwrap(), owners.next().unwrap());
+        let counter = FencingToken::new(1_000_001);
+        assert_eq!(bench.ask(1_000, of(&first, 1_000_000)), Reply::Granted { counter, begun: None });
+        let Ok(Some(row)) = bench.1.lease(&claim) else { panic!("no lease") };
+        let Ok(Some(count)) = bench.1.counter(&claim) else { panic!("no count") };
+        assert_eq!((row.until_nanos, count.until_micros), (13_000_000_000, 40_000_000), "10 s and the times");
+        let held = bench.ask(2_000, of(&second, 2_000_000));
+        assert!(matches!(held, Reply::Held { owner, remaining: Some(_) } if owner == first));
+        let released = Request::Release { resource: claim.clone(), owner: first.clone() };
+        assert_eq!(bench.ask(2_000, released), Reply::Released(true));
+        // A session that has not released it is refused, and a script serves it then.
+        bench.0 = PlainCommands::default();
+        assert_eq!(bench.ask(3_000, of(&second, 3_000_000)), Reply::Refused(Refusal::NotNew));
+        let counter = FencingToken::new(1_000_002);
+        assert_eq!(bench.ask(3_000, of(&second, 3_000_000)), Reply::Granted { counter, begun: None });
+
+        let mut far = Bench::new();
+        let apart = Duration::from_micros(3_000_001);
+        assert_eq!(far.ask(4_000, of(&first, 999_999)), Reply::MayHold(Refusal::Clock { apart }));
+        assert!(far.1.lease(&claim).is_ok_and(|row| row.is_some()), "it may be held");
     }
 
     #[test]

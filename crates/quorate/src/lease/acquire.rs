@@ -136,15 +136,16 @@ struct Round<'a, D: RoundData> {
     raises: VoteSender,
     raised: VoteReceiver,
     open: usize,
-    /// The first request, for the nodes that the round did not ask at first. `None` if it asked all nodes.
-    later: Option<Later>,
-}
-
-/// The first request of a round, for the nodes that the round did not ask at first.
-struct Later {
+    /// The first request of all attempts.
     opening: FirstRequest,
     propose: FencingToken,
     sender: VoteSender,
+    /// The times of the nodes that the round did not ask at first. `None` if it asked all nodes.
+    later: Option<Later>,
+}
+
+/// The times of a round that did not ask all nodes at first.
+struct Later {
     /// The time after which nodes that have not answered count as late.
     patience: Duration,
     /// The earliest [`AskPlan::next_at`] of the attempts that have not asked all nodes, or an earlier time.
@@ -178,7 +179,8 @@ impl<'a, D: RoundData> Round<'a, D> {
             tally.spare(&spared);
             let (inner, resource, owner) = (Arc::clone(inner), resource.clone(), pool.sign());
             let (step, open) = (Step::Acquiring, pool.begin_attempt());
-            Attempt { inner, resource, owner, params, tally, plan, step, raises: 0, _open: open }
+            let asked_again = Vec::new();
+            Attempt { inner, resource, owner, params, tally, plan, step, raises: 0, asked_again, _open: open }
         });
         let attempts: Vec<Attempt<D>> = attempts.collect();
         let propose = FencingToken::new(pool.env().wall().as_micros());
@@ -197,11 +199,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         // A round that asks one node for each attempt goes on with each attempt as soon as its node has answered.
         let one_each = asked == open && pool.len() > 1;
         votes.wake_after(if one_each { 1 } else { open * pool.majority() });
-        let later = (asked < open * pool.len()).then(|| {
-            let (opening, due) = (opening.clone(), now + patience);
-            Later { opening, propose, sender, patience, due }
-        });
-        Self { inner, params, attempts, votes, raises, raised, open, later }
+        let later = (asked < open * pool.len()).then(|| Later { patience, due: now + patience });
+        let opening = opening.clone();
+        Self { inner, params, attempts, votes, raises, raised, open, opening, propose, sender, later }
     }
 
     async fn run(mut self) -> Vec<AttemptResult<D>> {
@@ -228,13 +228,11 @@ impl<'a, D: RoundData> Round<'a, D> {
 
     /// Sends the first request of an attempt to nodes that it has not asked.
     fn ask(&mut self, ticket: u64, nodes: &[usize]) {
-        let (Some(later), Some(attempt)) = (&self.later, self.attempts.get_mut(ticket as usize)) else {
-            return;
-        };
+        let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
         attempt.tally.ask(nodes);
-        let request = attempt.first_request(&later.opening, later.propose);
+        let request = attempt.first_request(&self.opening, self.propose);
         for &node in nodes {
-            attempt.post(node, request.clone(), ReplyTo { sender: later.sender.clone(), ticket });
+            attempt.post(node, request.clone(), ReplyTo { sender: self.sender.clone(), ticket });
         }
     }
 
@@ -316,6 +314,9 @@ impl<'a, D: RoundData> Round<'a, D> {
     fn on_vote(&mut self, vote: &Vote) {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
+        if attempt.is_asked_again(vote) {
+            return self.ask(vote.ticket, &[vote.node]);
+        }
         match attempt.step {
             Step::Acquiring => attempt.tally.count(vote),
             // The first nodes of a partial round may fail to raise their counters. So the vote of a node that

@@ -1,9 +1,9 @@
 use crate::{
     driver::{OpenAttempt, RequestList},
     lease::{contact::AskPlan, inner::QuorumInner, params::LeaseParams},
-    node::{FencingToken, Owner, Request, Resource},
+    node::{FencingToken, Owner, Refusal, Reply, Request, Resource},
     sabotage::Sabotage,
-    vote::{ReplyTo, RoundData, Tally},
+    vote::{Answer, ReplyTo, RoundData, Tally, Vote},
 };
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub(super) struct Attempt<D: RoundData> {
     pub(super) step: Step,
     /// The number of times that the token was determined again. A reply to an earlier raise does not count.
     pub(super) raises: u32,
+    /// The nodes that were asked again because commands could not acquire the claim there.
+    pub(super) asked_again: Vec<usize>,
     /// While this guard exists, the drivers of a pool that is being closed still send the attempt's releases. It is
     /// dropped after the release has been queued.
     pub(super) _open: OpenAttempt,
@@ -69,6 +71,17 @@ impl<D: RoundData> Attempt<D> {
             let release = self.params.release(self.resource.clone(), self.owner.clone());
             self.inner.pool().free(release, |node| self.tally.may_hold(node), None);
         }
+    }
+
+    /// Returns whether the node must be asked again, because commands could not acquire the claim there, and notes that it is.
+    /// It is asked again once, and only by an open attempt: the release of one that has ended may be on its way.
+    pub(super) fn is_asked_again(&mut self, vote: &Vote) -> bool {
+        let is_not_new = matches!(vote.answer, Answer::Reply(Reply::Refused(Refusal::NotNew)));
+        if !is_not_new || !self.is_open() || self.asked_again.contains(&vote.node) {
+            return false;
+        }
+        self.asked_again.push(vote.node);
+        true
     }
 
     /// Drops the raises that were sent. The token is determined again from the grants that count.

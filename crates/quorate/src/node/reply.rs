@@ -111,6 +111,10 @@ pub enum Refusal {
     /// The node's marker is not the one that the driver saw. Contains the node's marker. `None` if it has none.
     #[error("the node's marker changed")]
     Marker(Option<Arc<str>>),
+    /// The claim is free, but the node has data of an earlier attempt: a count of its grants or attempts. So plain commands
+    /// have not acquired it. The same request is served if it is sent again.
+    #[error("the node has data of an earlier attempt")]
+    NotNew,
     /// The resource has no counter on this node, and the proposed value is too far from the node's clock.
     #[error("the clocks are {apart:?} apart")]
     Clock {

@@ -6,10 +6,10 @@ use crate::redis::{
     call::Call,
     command::{Command, cmd, micros, millis},
     encoded::{Encoded, ExpectedReply},
+    groups::{Group, Groups, WORK_A_CALL, grouped},
     keys::Keys,
     known_locks::KnownLocks,
     ledger_page,
-    lock_groups::{Group, LockGroups, WORK_A_CALL, lock_of},
     scripts::{Loaded, Script},
     transaction,
 };
@@ -17,18 +17,18 @@ use crate::redis::{
 /// The work of a page of a ledger.
 const WORK_OF_PAGE: usize = 16;
 
-/// Encodes a batch as calls of scripts, and of plain commands for the acquires of `known` locks. Consecutive requests on
-/// locks are grouped. Other consecutive requests of one family of scripts share a call. A page of a ledger after the first one
+/// Encodes a batch as calls of scripts, and of plain commands for the acquires of claims and of `known` locks. Consecutive
+/// requests on locks and claims are grouped. Other consecutive requests of one family of scripts share a call. A page of a ledger after the first one
 /// is an HSCAN and a script call. An empty batch is encoded as TIME.
 pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded, known: &KnownLocks) -> Encoded {
     // This estimate of the batch's size avoids reallocations. An acquire takes slightly more than 256 bytes.
     let room = 256 * (batch.requests.len() + 1);
     let encoded = Encoded { bytes: Vec::with_capacity(room), ..Encoded::default() };
-    let (call, script, locks) = (Call::with_capacity(room), Script::Node, LockGroups::default());
-    let mut encoder = Encoder { batch, keys, scripts, encoded, call, script, work: 0, locks };
+    let (call, script, groups) = (Call::with_capacity(room), Script::Node, Groups::default());
+    let mut encoder = Encoder { batch, keys, scripts, encoded, call, script, work: 0, groups };
     for (position, request) in batch.requests.iter().enumerate() {
-        match lock_of(request) {
-            Some(lock) => encoder.add_to_group(lock, position, request, known),
+        match grouped(request) {
+            Some(resource) => encoder.add_to_group(resource, position, request, known),
             None => encoder.add(position, request),
         }
     }
@@ -44,30 +44,37 @@ struct Encoder<'a> {
     call: Call,
     script: Script,
     work: usize,
-    /// The requests on locks whose calls follow `call`.
-    locks: LockGroups<'a>,
+    /// The requests on locks and claims whose calls follow `call`.
+    groups: Groups<'a>,
 }
 
 impl<'a> Encoder<'a> {
-    fn add_to_group(&mut self, lock: &Resource, position: usize, request: &'a Request, known: &KnownLocks) {
+    fn add_to_group(
+        &mut self,
+        resource: &Resource,
+        position: usize,
+        request: &'a Request,
+        known: &KnownLocks,
+    ) {
         let count = match request {
-            Request::Acquire { ticket: None, .. } => known.count(lock, self.batch.not_after),
+            Request::Acquire { ticket: None, .. } => known.count(resource, self.batch.not_after),
             _ => None,
         };
         let group = match request {
-            Request::Release { .. } => Group::Release,
             _ if count.is_some() => Group::Commands,
-            _ => Group::Script,
+            _ if resource.is_claim() => Group::Claims,
+            Request::Release { .. } => Group::Release,
+            _ => Group::Locks,
         };
-        if !self.locks.takes(lock, group) {
-            self.finish_locks();
+        if !self.groups.takes(resource, group) {
+            self.finish_groups();
         }
         self.encoded.counts.extend(count);
-        self.locks.add(group, position, request);
+        self.groups.add(group, position, request);
     }
 
     fn add(&mut self, position: usize, request: &'a Request) {
-        self.finish_locks();
+        self.finish_groups();
         let (script, added) = (script_of(request), work_of(request));
         if script != self.script || self.work + added > WORK_A_CALL {
             self.finish_call();
@@ -84,9 +91,8 @@ impl<'a> Encoder<'a> {
         self.encoded.order.push(position);
         let (call, keys) = (&mut self.call, self.keys);
         match script {
-            Script::Release | Script::Locks => {}
+            Script::Release | Script::Locks | Script::Claims => {}
             Script::Waiting => add_waiting(call, request, keys),
-            Script::Claims => add_claim(call, request, keys),
             Script::Ledgers => add_ledger(call, request, keys),
             Script::Copies => add_copy(call, request, keys),
             Script::Node => add_node(call, request, keys),
@@ -102,16 +108,17 @@ impl<'a> Encoder<'a> {
         self.work = 0;
     }
 
-    /// Encodes the groups of requests on locks.
-    fn finish_locks(&mut self) {
-        let [releases, acquires, others] =
-            [Group::Release, Group::Commands, Group::Script].map(|group| self.locks.take(group));
-        if releases.is_empty() && acquires.is_empty() && others.is_empty() {
+    /// Encodes the groups of requests on locks and claims.
+    fn finish_groups(&mut self) {
+        if self.groups.is_empty() {
             return;
         }
+        let [releases, acquires, locks, claims] =
+            [Group::Release, Group::Commands, Group::Locks, Group::Claims]
+                .map(|group| self.groups.take(group));
         self.finish_call();
         let encoded = &mut self.encoded;
-        let all = releases.iter().chain(&acquires).chain(&others);
+        let all = releases.iter().chain(&acquires).chain(&locks).chain(&claims);
         encoded.order.extend(all.map(|(position, _)| *position));
         if !releases.is_empty() {
             encoded.expected.push(ExpectedReply::Items(releases.len()));
@@ -119,17 +126,20 @@ impl<'a> Encoder<'a> {
             add_releases(releases.iter().map(|(_, request)| *request), name, self.keys, &mut encoded.bytes);
         }
         if !acquires.is_empty() {
-            encoded.expected.push(ExpectedReply::Commands(acquires.len()));
             let requests = acquires.iter().map(|(_, request)| *request);
-            transaction::encode(requests, self.batch, self.keys, &mut encoded.bytes);
+            let commands = transaction::encode(requests, self.batch, self.keys, &mut encoded.bytes);
+            encoded.expected.push(ExpectedReply::Commands { acquires: acquires.len(), commands });
         }
         self.script = Script::Locks;
-        others.iter().for_each(|(_, request)| add_lock(&mut self.call, request, self.keys));
+        locks.iter().for_each(|(_, request)| add_lock(&mut self.call, request, self.keys));
+        self.finish_call();
+        self.script = Script::Claims;
+        claims.iter().for_each(|(_, request)| add_claim(&mut self.call, request, self.keys));
         self.finish_call();
     }
 
     fn finish(mut self) -> Encoded {
-        self.finish_locks();
+        self.finish_groups();
         self.finish_call();
         if self.encoded.expected.is_empty() {
             cmd("TIME").finish(&mut self.encoded.bytes);

@@ -9,7 +9,7 @@ pub(crate) struct Encoded {
     pub(crate) expected: Vec<ExpectedReply>,
     /// The position in the batch of each request, in the order in which they are sent.
     pub(crate) order: Vec<usize>,
-    /// For each acquire by plain commands, the count of an earlier grant.
+    /// For each acquire by plain commands, the count of an earlier grant. Zero for a claim.
     pub(crate) counts: Vec<u64>,
 }
 
@@ -18,8 +18,13 @@ pub(crate) struct Encoded {
 pub enum ExpectedReply {
     /// The reply of a script to this number of items, or, if there are none, the reply to TIME.
     Items(usize),
-    /// The replies to the commands of a transaction that acquires this number of locks.
-    Commands(usize),
+    /// The replies to a transaction.
+    Commands {
+        /// The number of locks and claims that it acquires.
+        acquires: usize,
+        /// The number of its commands before EXEC.
+        commands: usize,
+    },
     /// The reply to HSCAN: the records of a ledger's page. The next command is the script that serves the same request.
     Page,
 }

@@ -1,6 +1,6 @@
 use crate::node::{NodeTime, Owner, Refusal, Reply, Request, Resource};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -17,7 +17,8 @@ const CONTENDED_FOR: Duration = Duration::from_secs(1);
 /// The largest number of locks that are known. If more are used in turn, scripts acquire some of them.
 const KNOWN_MAX: usize = 1_024;
 
-/// The locks that a session may acquire by plain commands, because a script has acquired them on the same session.
+/// The locks that a session may acquire by plain commands, because a script has acquired them on the same session; and the
+/// claims that it may not, because they are not new.
 #[derive(Debug)]
 pub(crate) struct KnownLocks {
     /// False if the server, or the permissions of its user, do not allow the plain commands.
@@ -32,6 +33,9 @@ struct Locks {
     /// By the hash of the lock's name, so that the list keeps no names. A lock that is taken for another one is refused: its
     /// counter does not follow that of the other.
     known: BTreeMap<u64, Known>,
+    /// The hashes of the names of claims of which the server has data of an earlier attempt. Commands cannot acquire those.
+    /// A claim that is missing here, or is taken for another one, costs a request that is refused or a script.
+    used_claims: BTreeSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,8 +58,15 @@ impl KnownLocks {
     }
 
     /// Returns the count of the last grant by a script, if the lock may be acquired by plain commands until `not_after`.
+    /// Returns zero for a claim that may.
     pub(crate) fn count(&self, resource: &Resource, not_after: NodeTime) -> Option<u64> {
         let all = self.all();
+        if resource.is_claim() {
+            // A key that commands set lasts longer by the time to the deadline. So the server's time must be known.
+            let is_near = all.latest <= not_after && not_after < all.latest + KNOWN_FOR;
+            let is_used = || !all.used_claims.is_empty() && all.used_claims.contains(&hash_of(resource));
+            return (self.enabled && is_near && !is_used()).then_some(0);
+        }
         let known = all.known.get(&hash_of(resource))?;
         let is_free = known.contended_until <= all.latest && all.latest <= not_after;
         (is_free && !known.is_shared && not_after < known.until).then_some(known.count)
@@ -64,10 +75,12 @@ impl KnownLocks {
     /// Learns from the reply of a script or, if `by_commands` is true, of the plain commands.
     pub(crate) fn learn(&self, request: &Request, reply: &Reply, at: NodeTime, by_commands: bool) {
         let (resource, keep) = match request {
-            Request::Acquire { resource, keep, .. } if !resource.is_claim() && self.enabled => {
-                (resource, *keep)
+            _ if !self.enabled => return,
+            Request::Acquire { resource, .. } | Request::Release { resource, .. } if resource.is_claim() => {
+                return self.learn_claim(resource, reply, at);
             }
-            Request::Share { resource, .. } | Request::Downgrade { resource, .. } if self.enabled => {
+            Request::Acquire { resource, keep, .. } => (resource, *keep),
+            Request::Share { resource, .. } | Request::Downgrade { resource, .. } => {
                 return self.update(resource, |known| known.is_shared = true);
             }
             _ => return,
@@ -91,6 +104,24 @@ impl KnownLocks {
                 (known.until, known.contended_until) = (NodeTime::default(), at + CONTENDED_FOR);
             }),
             Reply::Held { .. } => self.update(resource, |known| known.contended_until = at + CONTENDED_FOR),
+            _ => {}
+        }
+    }
+
+    fn learn_claim(&self, resource: &Resource, reply: &Reply, at: NodeTime) {
+        let mut all = self.all();
+        all.latest = all.latest.max(at);
+        match reply {
+            // The count outlives the lease, so that a later token is larger.
+            Reply::Refused(Refusal::NotNew) | Reply::Released(true) => {
+                if all.used_claims.len() >= KNOWN_MAX {
+                    all.used_claims.clear();
+                }
+                all.used_claims.insert(hash_of(resource));
+            }
+            Reply::Granted { .. } | Reply::Done(_) if !all.used_claims.is_empty() => {
+                all.used_claims.remove(&hash_of(resource));
+            }
             _ => {}
         }
     }

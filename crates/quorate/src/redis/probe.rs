@@ -1,7 +1,7 @@
 //! Functions for the project's own fuzz targets and benchmarks. They are not part of the
 //! public interface, and may change with any release.
 
-use crate::node::{Batch, BatchReply, Cause, Hello, NodeTime, Resource};
+use crate::node::{Batch, BatchReply, Cause, FencingToken, Hello, NodeTime, Owner, Request, Resource};
 pub use crate::redis::encoded::ExpectedReply;
 use crate::redis::{
     address::{Login, Secret},
@@ -21,24 +21,38 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// Interprets a server's output `bytes`, of which `piece` bytes arrive at a time, as the `expected` replies to commands.
+/// Each acquire of a transaction is one of a lock.
 ///
 /// # Errors
 /// The [`Cause`] if the bytes are not such replies.
 pub fn replies(bytes: &[u8], piece: usize, expected: &[ExpectedReply]) -> Result<BatchReply, Cause> {
     let (mut reader, _writer) = connection(bytes, piece);
     let items = expected.iter().map(|reply| match reply {
-        ExpectedReply::Items(items) | ExpectedReply::Commands(items) => *items,
+        ExpectedReply::Items(items) => *items,
+        ExpectedReply::Commands { acquires, .. } => *acquires,
         ExpectedReply::Page => 0,
     });
     let order: Vec<usize> = (0..items.sum()).collect();
     let counts = vec![0; order.len()];
+    let lock = Resource::lock("r").map_err(|error| Cause::Protocol(error.to_string().into()))?;
+    let (time, propose) = (Duration::from_secs(1), FencingToken::new(1));
+    let acquire = |_: &usize| Request::Acquire {
+        resource: lock.clone(),
+        owner: Owner::from_node("w"),
+        ttl: time,
+        propose,
+        tolerance: time,
+        keep: time,
+        ticket: None,
+    };
+    let requests = order.iter().map(acquire).collect();
     let encoded = Encoded { expected: expected.to_vec(), order, counts, ..Encoded::default() };
-    let batch =
-        Batch { requests: Vec::new(), not_after: NodeTime::from_micros(u64::MAX), stamp: "stamp".into() };
+    let batch = Batch { requests, not_after: NodeTime::from_micros(u64::MAX), stamp: "stamp".into() };
     let mut replies = Replies::new(encoded, batch, &Keys::new(""), Arc::new(KnownLocks::new(false)), false);
     while !replies.is_complete() {
         let next = reader.next().now_or_never().unwrap_or(Err(ReadError::Malformed("it waits")));

@@ -9,7 +9,6 @@ use crate::{
         keys::Keys,
         known_locks::KnownLocks,
         ledger_page::Page,
-        lock_groups::lock_of,
         reply::{array, mismatch, number, shown, time, unexpected},
         resp::Value,
         transaction::{self, Terms},
@@ -83,8 +82,8 @@ impl Replies {
 
     /// Parses the reply to the next command. The cause of an error does not contain `secret`.
     pub(crate) fn add(&mut self, value: &Value<'_>, secret: Option<&str>) {
-        if let Some(ExpectedReply::Commands(acquires)) = self.expected.as_slice().first()
-            && self.queued < transaction::replies_before_exec(*acquires)
+        if let Some(ExpectedReply::Commands { commands, .. }) = self.expected.as_slice().first()
+            && self.queued < *commands
         {
             let word: &[u8] = if self.queued == 0 { b"OK" } else { b"QUEUED" };
             self.queued += 1;
@@ -111,7 +110,9 @@ impl Replies {
     ) -> Result<(), Cause> {
         let items = match expected {
             ExpectedReply::Items(items) => items,
-            ExpectedReply::Commands(acquires) => return self.parse_transaction(value, acquires, secret),
+            ExpectedReply::Commands { acquires, .. } => {
+                return self.parse_transaction(value, acquires, secret);
+            }
             ExpectedReply::Page => {
                 self.page = Some(Box::new(Page::scanned(value, secret)?));
                 return Ok(());
@@ -166,11 +167,9 @@ impl Replies {
         }
         let counts: Vec<u64> = self.counts.by_ref().take(acquires).collect();
         let values = array(value, "EXEC")?;
-        let lock_at = |number| {
-            let position = *self.order.get(self.replies.len() + number)?;
-            self.requests.get(position).and_then(lock_of)
-        };
-        let (time, replies) = transaction::replies(values, &counts, &self.terms, lock_at)?;
+        let positions = self.order.get(self.replies.len()..).unwrap_or_default();
+        let requests = positions.iter().filter_map(|position| self.requests.get(*position)).zip(counts);
+        let (time, replies) = transaction::replies(values, requests, &self.terms)?;
         self.node_time = time;
         replies.into_iter().for_each(|reply| self.add_reply(reply, true));
         Ok(())

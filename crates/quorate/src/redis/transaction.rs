@@ -1,7 +1,8 @@
-//! Acquires of locks by plain commands, in place of a script. A script costs a server several times as much.
+//! Acquires of locks and claims by plain commands, in place of a script. A script costs a server several times as much.
 //!
 //! The commands of a call are one transaction (MULTI). For each lock it sets the key if there is none, and increments the
-//! counter in any case. Then it reads whether any of the locks has a queue, the marker, and the time. From the replies this
+//! counter in any case. For each claim it sets the whole record if there is none; its count follows the time that the worker
+//! proposes. Then it reads whether any of the locks has a queue, the marker, and the time. From the replies this
 //! module decides what a script would have decided before: see [`replies`]. What it decides against is not undone here,
 //! because later requests may have reached the server since: the reply is [`Reply::MayHold`], and the attempt releases it.
 //!
@@ -13,20 +14,19 @@
 //! | A script treats a counter without an end as missing: only INCRBY starts such a counter | a smaller token after a larger one (model) |
 //! | A refused lock is acquired by scripts until one is granted, and for a second ([`KnownLocks`](crate::redis::known_locks::KnownLocks)) | each attempt of others increments the counters, so that raises fail; and reservations are not taken |
 //! | The commands are one transaction | a forced release between a SET and its INCRBY gives two owners one count; a cut append-only file leaves a key without its count |
-//! | No acquire runs a second time | it overtakes its own release |
+//! | A claim's record outlives its lease by the retention of the count | a smaller token after a larger one (model) |
+//! | A claim is granted only if the proposed time is near the server's | the same (model) |
+//! | No acquire runs a second time by itself: of a claim that is free and not new the attempt asks again, if it is still open | it overtakes its own release |
 
 use crate::node::{Batch, Cause, FencingToken, NodeTime, Owner, Refusal, Reply, Request, Resource};
 use crate::redis::{
     command::{Command, MS_MAX, cmd, micros},
-    fault,
+    fault, item,
     keys::{Key, Keys},
-    reply::{self, cut, mismatch, text, unexpected},
+    reply::{self, cut, digits, mismatch, text, unexpected},
     resp::Value,
 };
-use std::sync::Arc;
-
-/// The commands of a transaction, except for two for each lock: MULTI, EXISTS, GET, TIME and EXEC.
-const OTHER_COMMANDS: usize = 5;
+use std::{sync::Arc, time::Duration};
 
 /// The deadline and the marker of a batch, by which the replies are examined, and the names of the keys for errors.
 #[derive(Clone, Debug)]
@@ -36,54 +36,79 @@ pub(crate) struct Terms {
     pub(crate) keys: Keys,
 }
 
-/// Returns the number of replies to the transaction of this many acquires, before that to EXEC.
-pub(crate) fn replies_before_exec(acquires: usize) -> usize {
-    2 * acquires + OTHER_COMMANDS - 1
-}
-
-/// Appends the transaction of these acquires of locks.
+/// Appends the transaction of these acquires. Returns the number of its commands before EXEC.
 pub(crate) fn encode<'a>(
     acquires: impl Iterator<Item = &'a Request>,
     batch: &Batch,
     keys: &Keys,
     bytes: &mut Vec<u8>,
-) {
+) -> usize {
     let mut queues = cmd("EXISTS");
     let mut command = Command::default();
     command.arg("MULTI").finish(bytes);
+    // MULTI, GET and TIME.
+    let mut commands = 3;
+    let mut claims = Claims::default();
     for request in acquires {
-        let Request::Acquire { resource, owner, ttl, .. } = request else { continue };
-        let end = batch.not_after.as_micros().saturating_add(micros(*ttl)).div_ceil(1_000).min(MS_MAX);
-        command
-            .arg("SET")
-            .joined(keys.lock(resource))
-            .args([owner.as_str(), "NX", "GET", "PXAT"])
-            .number(end);
+        let Request::Acquire { resource, owner, ttl, propose, keep, .. } = request else { continue };
+        let key = keys.lock(resource);
+        let end = end_of(batch.not_after, *ttl);
+        if resource.is_claim() {
+            let (head, last) = claims.record(end, end_of(batch.not_after, *keep), propose.get());
+            command.arg("SET").joined(key).joined([head, owner.as_str()]);
+            command.args(["NX", "GET", "PXAT"]).number(last).finish(bytes);
+            commands += 1;
+            continue;
+        }
+        command.arg("SET").joined(key).args([owner.as_str(), "NX", "GET", "PXAT"]).number(end);
         command.finish(bytes);
         command.arg("INCRBY").joined(keys.fence(resource)).arg("1").finish(bytes);
         queues.joined(keys.queue(resource));
+        commands += 2;
     }
-    queues.finish(bytes);
+    if queues.count() > 1 {
+        queues.finish(bytes);
+        commands += 1;
+    }
     command.arg("GET").joined(keys.marker()).finish(bytes);
     command.arg("TIME").finish(bytes);
     command.arg("EXEC").finish(bytes);
+    commands
 }
 
-/// Examines the replies to the commands of a transaction: SET and INCRBY for each lock, EXISTS, GET and TIME. `counts` are
-/// the counts of earlier grants of these locks, and `lock_at` returns the lock with this number. Returns the node's time, and
-/// a reply to each acquire.
+/// Returns the end of a key that lasts for `time` after the deadline, in milliseconds of the server's clock.
+fn end_of(not_after: NodeTime, time: Duration) -> u64 {
+    not_after.as_micros().saturating_add(micros(time)).div_ceil(1_000).min(MS_MAX)
+}
+
+/// The beginning of the record of a new claim, up to the owner. The claims of a batch that are acquired together have the same.
+#[derive(Default)]
+struct Claims {
+    of: [u64; 3],
+    head: String,
+}
+
+impl Claims {
+    /// Returns the beginning of the record, and the end of its key. `claims.lua` has the form of the record.
+    fn record(&mut self, held: u64, kept: u64, propose: u64) -> (&str, u64) {
+        if self.of != [held, kept, propose] || self.head.is_empty() {
+            self.of = [held, kept, propose];
+            self.head = format!("c:{held}:{}:{kept}:0:0::", propose.saturating_add(1));
+        }
+        (&self.head, held.max(kept))
+    }
+}
+
+/// Examines the replies to the commands of a transaction: SET and INCRBY for each lock, SET for each claim, EXISTS if there is
+/// a lock, GET and TIME. `acquires` are the requests, each with the count of an earlier grant of a lock. Returns the node's
+/// time, and a reply to each acquire.
 pub(crate) fn replies<'a>(
     values: &[Value<'_>],
-    counts: &[u64],
+    acquires: impl Iterator<Item = (&'a Request, u64)>,
     terms: &Terms,
-    lock_at: impl Fn(usize) -> Option<&'a Resource>,
 ) -> Result<(NodeTime, Vec<Reply>), Cause> {
-    let (of_locks, [queues, marker, time]) = values
-        .split_last_chunk::<3>()
-        .filter(|(of_locks, _)| of_locks.len() == 2 * counts.len())
-        .ok_or_else(|| {
-            unexpected(&format!("{} replies in a transaction of {} locks", values.len(), counts.len()))
-        })?;
+    let too_few = || unexpected("too few replies in a transaction");
+    let (values, [marker, time]) = values.split_last_chunk::<2>().ok_or_else(too_few)?;
     let time = reply::time(time)?;
     let marker = match marker {
         Value::Nil => None,
@@ -96,26 +121,85 @@ pub(crate) fn replies<'a>(
     } else {
         None
     };
-    let is_queued = *queues != Value::Int(0);
-    let pairs = of_locks.as_chunks::<2>().0.iter().zip(counts).enumerate();
-    let key = |number, of: for<'b> fn(&'b Keys, &'b Resource) -> Key<'b>| {
-        lock_at(number).map(|lock| of(&terms.keys, lock).concat()).unwrap_or_default()
-    };
-    let each = pairs.map(|(number, ([set, increment], last))| match (set, &against) {
-        (Value::Nil | Value::Text(_) | Value::Error(_), Some(why)) => Ok(Reply::MayHold(why.clone())),
-        (Value::Nil, None) if is_queued => Ok(Reply::MayHold(Refusal::Queued)),
-        (Value::Nil, None) => Ok(match counted(increment, *last, || key(number, Keys::fence)) {
-            Ok(counter) => Reply::Granted { counter, begun: None },
-            Err(why) => Reply::MayHold(why),
-        }),
-        (Value::Text(holder), None) => {
-            let holder = String::from_utf8_lossy(holder);
-            Ok(Reply::Held { owner: Owner::from_node(cut(&holder)), remaining: None })
-        }
-        (Value::Error(error), None) => Ok(Reply::Refused(refusal(error, &key(number, Keys::lock)))),
-        (other, _) => Err(mismatch(other, "SET")),
-    });
-    Ok((time, each.collect::<Result<_, _>>()?))
+    // With a lock, the last value is that of EXISTS.
+    let is_queued = values.last().is_some_and(|queues| matches!(queues, Value::Int(1..)));
+    let mut values = values.iter();
+    let mut next = || values.next().ok_or_else(too_few);
+    let (mut replies, mut locks) = (Vec::new(), 0);
+    for (request, last) in acquires {
+        let Request::Acquire { resource, .. } = request else { continue };
+        let is_lock = !resource.is_claim();
+        let (set, increment) = (next()?, if is_lock { next()? } else { &Value::Nil });
+        locks += usize::from(is_lock);
+        let key = |of: for<'b> fn(&'b Keys, &'b Resource) -> Key<'b>| of(&terms.keys, resource).concat();
+        replies.push(match (set, &against) {
+            (Value::Nil | Value::Text(_) | Value::Error(_), Some(why)) => Reply::MayHold(why.clone()),
+            (Value::Error(error), None) => Reply::Refused(refusal(error, &key(Keys::lock))),
+            (Value::Nil, None) if !is_lock => claimed(request, time),
+            (Value::Text(stored), None) if !is_lock => not_claimed(stored, time, || key(Keys::lock)),
+            (Value::Nil, None) if is_queued => Reply::MayHold(Refusal::Queued),
+            (Value::Nil, None) => match counted(increment, last, || key(Keys::fence)) {
+                Ok(counter) => Reply::Granted { counter, begun: None },
+                Err(why) => Reply::MayHold(why),
+            },
+            (Value::Text(holder), None) => {
+                let holder = String::from_utf8_lossy(holder);
+                Reply::Held { owner: Owner::from_node(cut(&holder)), remaining: None }
+            }
+            (other, _) => return Err(mismatch(other, "SET")),
+        });
+    }
+    match values.len() == usize::from(locks > 0) {
+        true => Ok((time, replies)),
+        false => Err(unexpected("too many replies in a transaction")),
+    }
+}
+
+/// Returns the reply to an acquire of a claim whose record has been set.
+fn claimed(request: &Request, time: NodeTime) -> Reply {
+    let Request::Acquire { propose, tolerance, .. } = request else { return Reply::MayHold(Refusal::Stale) };
+    let apart = time.distance(NodeTime::from_micros(propose.get()));
+    if apart > *tolerance {
+        Reply::MayHold(Refusal::Clock { apart })
+    } else if *propose >= FencingToken::MAX {
+        Reply::MayHold(Refusal::CounterFull)
+    } else {
+        Reply::Granted { counter: FencingToken::new(propose.get() + 1), begun: None }
+    }
+}
+
+/// Returns the reply to an acquire of a claim that has the record `stored`.
+fn not_claimed(stored: &[u8], time: NodeTime, key: impl Fn() -> String) -> Reply {
+    let stored = String::from_utf8_lossy(stored);
+    if let Some(done) = item::done(&stored) {
+        return Reply::Done(done);
+    }
+    match holder_of(&stored) {
+        Some((held, owner)) => match held.checked_sub(time.as_micros() / 1_000) {
+            // One millisecond is added, because a lease lasts until its last millisecond has passed.
+            Some(left) => Reply::Held {
+                owner: Owner::from_node(cut(owner)),
+                remaining: Some(Duration::from_millis(left.saturating_add(1))),
+            },
+            None => Reply::Refused(Refusal::NotNew),
+        },
+        None => Reply::Refused(Refusal::WrongType(reply::shown(&format!(
+            "the key {} holds no record of a claim",
+            key()
+        )))),
+    }
+}
+
+/// Returns the end of the lease in the record of a claim that is not done, in milliseconds, and the owner.
+fn holder_of(record: &str) -> Option<(u64, &str)> {
+    let mut parts = record.strip_prefix("c:")?.splitn(7, ':');
+    let held = digits(parts.next()?)?;
+    // The count, its end, the attempts and their end.
+    for _ in 0..4 {
+        digits(parts.next()?)?;
+    }
+    let payload = parts.next()?;
+    payload.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some((held, parts.next()?))
 }
 
 /// Returns the count of a grant, which must be larger than that of an earlier one.

@@ -231,7 +231,7 @@ fn calls_of(calls: &Calls, jobs: Vec<Job>, bytes: &mut Vec<u8>, pending: &mut Ve
     bytes.extend(encoded);
     let mut polls = order.iter().map(|position| Arc::clone(&polls[*position]));
     pending.extend(expected.into_iter().map(|reply| match reply {
-        ExpectedReply::Items(items) | ExpectedReply::Commands(items) => {
+        ExpectedReply::Items(items) | ExpectedReply::Commands { acquires: items, .. } => {
             Pending::Call(polls.by_ref().take(items).collect())
         }
         ExpectedReply::Page => Pending::Call(Vec::new()),

@@ -57,6 +57,8 @@ pub struct Fencing {
     pub keep: u8,
     /// Lets an acquire also run as plain commands, in place of a script: see the module's documentation.
     pub commands: bool,
+    /// The resource is a claim, which plain commands may acquire where it is new: see the module's documentation.
+    pub claims: bool,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
     /// The number of times that a node comes back with an earlier state.
@@ -94,6 +96,10 @@ pub enum Rule {
     LateMemory,
     /// A script treats a counter without an end as missing, because only INCRBY starts such a counter.
     EndlessIsMissing,
+    /// The record of a claim that plain commands acquire outlives its lease, and so keeps the count.
+    ClaimKept,
+    /// Plain commands grant a claim only if the proposed time is within `max_clock_offset` of the node's clock.
+    ClaimClock,
 }
 
 impl Fencing {
@@ -115,6 +121,7 @@ impl Fencing {
             quarantine: 4,
             keep: u8::MAX,
             commands: false,
+            claims: false,
             forgets: 0,
             returns: 0,
             without: None,
@@ -155,6 +162,16 @@ impl Fencing {
     /// Returns the model of acquires by plain commands in which nodes drop counters.
     pub fn commands_retiring() -> Self {
         Self { commands: true, offs: &[0], ahead: 0, missing: false, ..Self::retiring() }
+    }
+
+    /// Returns the model of claims that plain commands acquire, in which nodes drop counters.
+    pub fn claims() -> Self {
+        Self { claims: true, ..Self::retiring() }
+    }
+
+    /// Returns the model of claims that plain commands acquire, in which a node forgets.
+    pub fn claims_forgetful() -> Self {
+        Self { claims: true, ahead: 0, ..Self::forgetful() }
     }
 
     fn timed() -> Self {

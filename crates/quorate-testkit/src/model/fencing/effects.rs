@@ -77,6 +77,28 @@ impl Fencing {
         state.sites[at] = site;
     }
 
+    /// Sets the record of a claim by a plain command, if there is none, and judges the grant.
+    pub(super) fn set_record(&self, state: &mut State, at: usize, attempt: usize) {
+        let (mut site, propose) = (state.sites[at], state.attempts[attempt].propose);
+        let wall = Self::wall(state, &site);
+        if site.store.counter.is_some_and(|(_, until)| until > wall) {
+            return;
+        }
+        if let Some((holder, _)) = site.store.lease.replace((attempt as u8, u32::MAX)) {
+            site.lines[usize::from(holder)].lapsed = self.finality;
+        }
+        let until = wall.saturating_add(pack(micros_of(self.keep())));
+        site.store.counter = (!self.leaves_out(Rule::ClaimKept)).then_some((propose + 1, until));
+        let is_near = wall.abs_diff(propose) <= OFFSET || self.leaves_out(Rule::ClaimClock);
+        let line = &mut site.lines[attempt];
+        if is_near && !line.stray && state.attempts[attempt].phase == Phase::Acquiring {
+            line.grants[0] = Grant { counter: propose + 1, since: site.since, votes_from: site.votes_from };
+            line.grants.sort_unstable();
+        }
+        (line.acquire, line.stray, line.lapsed) = (false, false, false);
+        state.sites[at] = site;
+    }
+
     pub(super) fn begin(&self, state: &mut State, off: i8) {
         let number = usize::from(state.begun);
         let floor = state.attempts.iter().filter(|one| one.phase == Phase::Won).map(|one| one.token).max();
@@ -271,6 +293,10 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 fn micros(micros: u32) -> Duration {
     Duration::from_micros(micros.into())
+}
+
+fn micros_of(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn token_of(token: u32) -> FencingToken {

@@ -43,6 +43,10 @@
 //! - A counter at its maximum needs no state: [`Request::is_answered_by`](quorate::node::Request::is_answered_by) accepts no
 //!   larger count.
 //!
+//! A claim is acquired so where it is new ([`claims`](Fencing::claims)): one command sets its whole record, the lease and the
+//! count, if there is none. The count follows the proposed time, and ends after the lease. A loser changes nothing, and asks
+//! again by a script.
+//!
 //! That a refused session uses scripts for a second, and never runs an acquire again, keeps the protocol making progress. The
 //! model needs neither rule.
 //!
@@ -80,12 +84,12 @@ impl Fencing {
                     actions.push(Action::AcquireAtOnce(number, name));
                 }
             }
-            if line.stray || self.commands && line.acquire && votes {
+            if line.stray || (self.commands || self.claims) && line.acquire && votes {
                 actions.push(Action::Commands(number, name, false));
                 if self.prompt && attempt.phase == Phase::Acquiring {
                     actions.push(Action::Commands(number, name, true));
                 }
-                if site.store.lease.is_some_and(|(holder, _)| holder != number) {
+                if self.commands && site.store.lease.is_some_and(|(holder, _)| holder != number) {
                     actions.push(Action::Loses(number, name));
                 }
             }
@@ -185,7 +189,10 @@ impl Model for Fencing {
                 self.granted(&mut state, at(node)?, a.into(), 1);
             }
             Action::Commands(a, node, heard) => {
-                self.run_commands(&mut state, at(node)?, a.into());
+                match self.claims {
+                    true => self.set_record(&mut state, at(node)?, a.into()),
+                    false => self.run_commands(&mut state, at(node)?, a.into()),
+                }
                 if heard {
                     self.granted(&mut state, at(node)?, a.into(), 1);
                 }
@@ -208,7 +215,7 @@ impl Model for Fencing {
             Action::Forget(node) => {
                 state.forgets -= 1;
                 let at = at(node)?;
-                let sent = state.sites[at].lines.map(|line| line.acquire && self.commands);
+                let sent = state.sites[at].lines.map(|line| line.acquire && (self.commands || self.claims));
                 self.lose_memory(&mut state, at, LeaseStore::default(), 0);
                 for (line, sent) in state.sites[at].lines.iter_mut().zip(sent) {
                     line.stray = sent;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::node::{FencingToken, Incarnation, NodeTime, Reply, Resource};
+use crate::node::{FencingToken, Incarnation, NodeTime, Refusal, Reply, Resource};
 use crate::redis::command::MS_MAX;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,8 @@ fn inspect(name: &str) -> Request {
 /// Returns the item counts of the script calls in `encoded`.
 fn runs(encoded: &Encoded) -> Vec<usize> {
     let items = encoded.expected.iter().map(|reply| match reply {
-        ExpectedReply::Items(items) | ExpectedReply::Commands(items) => *items,
+        ExpectedReply::Items(items) => *items,
+        ExpectedReply::Commands { acquires, .. } => *acquires,
         ExpectedReply::Page => 0,
     });
     items.collect()
@@ -279,7 +280,8 @@ fn acquires_of_known_locks_are_one_transaction_between_the_releases_and_the_scri
         acquire("c", ticket),
     ];
     let all = encoded_with(requests, &known(&["a", "b", "c"]));
-    assert_eq!(all.expected, [ExpectedReply::Items(1), ExpectedReply::Commands(2), ExpectedReply::Items(2)]);
+    let commands = ExpectedReply::Commands { acquires: 2, commands: 8 };
+    assert_eq!(all.expected, [ExpectedReply::Items(1), commands, ExpectedReply::Items(2)]);
     assert_eq!((all.order, all.counts), (vec![2, 1, 3, 0, 4], vec![41, 41]));
     let text = String::from_utf8(all.bytes).unwrap();
     let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
@@ -296,7 +298,7 @@ fn acquires_of_known_locks_are_one_transaction_between_the_releases_and_the_scri
 fn requests_on_one_lock_keep_their_order() {
     let known = known(&["a", "b"]);
     let again = encoded_with(vec![acquire("a", None), release("b"), release("a")], &known);
-    let (one, commands) = (ExpectedReply::Items(1), ExpectedReply::Commands(1));
+    let (one, commands) = (ExpectedReply::Items(1), ExpectedReply::Commands { acquires: 1, commands: 6 });
     assert_eq!((again.expected, again.order), (vec![one, commands, one], vec![1, 0, 2]));
     let raised = Request::Raise {
         resource: Resource::lock("a").unwrap(),
@@ -308,4 +310,68 @@ fn requests_on_one_lock_keep_their_order() {
     assert_eq!((after.expected, after.order), (vec![one, commands], vec![0, 1]));
     let many = (0..200).flat_map(|_| [acquire("a", None), release("b")]).collect();
     assert_eq!(runs(&encoded_with(many, &known)), [64, 64, 64, 64, 64, 64, 8, 8]);
+}
+
+#[test]
+fn new_claims_share_a_transaction_with_locks_and_precede_the_other_requests_on_claims() {
+    let claim = |name: &str| Resource::claim("s", name).unwrap();
+    let of = |name: &str| match acquire("a", None) {
+        Request::Acquire { owner, ttl, propose, tolerance, keep, ticket, .. } => {
+            Request::Acquire { resource: claim(name), owner, ttl, propose, tolerance, keep, ticket }
+        }
+        other => other,
+    };
+    let done = |name: &str| Request::Complete {
+        resource: claim(name),
+        owner: Owner::sign("w", 1, 2),
+        record: DoneRecord::default(),
+        retention: Duration::from_secs(1),
+    };
+    let known = known(&["a"]);
+    let all = encoded_with(vec![done("x"), of("y"), acquire("a", None), done("z"), of("x")], &known);
+    // MULTI, a SET for the claim, SET and INCRBY for the lock, EXISTS, GET and TIME.
+    let one = |commands| ExpectedReply::Commands { acquires: 1, commands };
+    let (two, items) = (ExpectedReply::Commands { acquires: 2, commands: 7 }, ExpectedReply::Items(2));
+    assert_eq!(
+        (all.expected, all.order),
+        (vec![two, items, one(4)], vec![1, 2, 0, 3, 4]),
+        "x keeps its order"
+    );
+    let text = String::from_utf8(all.bytes).unwrap();
+    let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
+    let owner = Owner::sign("w", 1, 2);
+    let commands = format!(
+        "MULTI SET p:claim/s/x c:6:8:1001:0:0::{owner} NX GET PXAT 1001 GET p:node TIME EXEC",
+        owner = owner.as_str()
+    );
+    assert!(words.join(" ").contains(&commands), "the record outlives the lease: {words:?}");
+}
+
+#[test]
+fn a_claim_that_is_not_new_or_has_a_distant_deadline_is_acquired_by_a_script() {
+    let claim = Resource::claim("s", "x").unwrap();
+    let request = Request::Acquire {
+        resource: claim.clone(),
+        owner: Owner::sign("w", 1, 2),
+        ttl: Duration::from_millis(5),
+        propose: FencingToken::new(7),
+        tolerance: Duration::from_secs(1),
+        keep: Duration::from_secs(1),
+        ticket: None,
+    };
+    let commands = |known: &KnownLocks| {
+        matches!(encoded_with(vec![request.clone()], known).expected[..], [ExpectedReply::Commands { .. }])
+    };
+    let (known, hour) = (known(&["a"]), NodeTime::from_micros(7) + Duration::from_secs(3600));
+    assert!(commands(&known));
+    assert_eq!([known.count(&claim, NodeTime::from_micros(0)), known.count(&claim, hour)], [None, None]);
+    assert_eq!(KnownLocks::new(false).count(&claim, NodeTime::from_micros(7)), None);
+    let release = Request::Release { resource: claim.clone(), owner: Owner::sign("w", 1, 2) };
+    for (request, reply) in [(&request, Reply::Refused(Refusal::NotNew)), (&release, Reply::Released(true))] {
+        known.learn(request, &reply, NodeTime::from_micros(1), true);
+        assert!(!commands(&known), "{reply:?}");
+        let granted = Reply::Granted { counter: FencingToken::new(9), begun: None };
+        known.learn(request, &granted, NodeTime::from_micros(1), false);
+        assert!(commands(&known));
+    }
 }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::node::Cursor;
-use crate::node::{FencingToken, Owner, Record};
+use crate::node::{Cursor, DoneRecord};
+use crate::node::{FencingToken, Owner, Record, Resource};
 use crate::redis::encode::record_text;
 use crate::redis::reply::{TEXT_MAX, record};
 use std::time::Duration;
@@ -15,14 +15,31 @@ fn a<'a>(parts: &[&'a str]) -> Value<'a> {
 
 fn replies_to(expected: Vec<ExpectedReply>) -> Replies {
     let items = expected.iter().map(|reply| match reply {
-        ExpectedReply::Items(items) | ExpectedReply::Commands(items) => *items,
+        ExpectedReply::Items(items) => *items,
+        ExpectedReply::Commands { acquires, .. } => *acquires,
         ExpectedReply::Page => 0,
     });
     let order: Vec<usize> = (0..items.sum()).collect();
     let encoded = Encoded { expected, counts: vec![41; order.len()], order, ..Encoded::default() };
-    let batch =
-        Batch { requests: vec![], not_after: NodeTime::from_micros(9_000_000), stamp: "stamp".into() };
+    let requests = encoded.order.iter().map(|_| acquire(Resource::lock("r").unwrap())).collect();
+    begun(encoded, requests)
+}
+
+fn begun(encoded: Encoded, requests: Vec<Request>) -> Replies {
+    let batch = Batch { requests, not_after: NodeTime::from_micros(9_000_000), stamp: "stamp".into() };
     Replies::new(encoded, batch, &Keys::new(""), Arc::new(KnownLocks::new(false)), false)
+}
+
+fn acquire(resource: Resource) -> Request {
+    Request::Acquire {
+        resource,
+        owner: Owner::from_node("w"),
+        ttl: Duration::from_secs(3),
+        propose: FencingToken::new(8_000_000),
+        tolerance: Duration::from_secs(1),
+        keep: Duration::from_secs(30),
+        ticket: None,
+    }
 }
 
 /// Parses the replies to script calls with the item counts `runs`.
@@ -190,10 +207,12 @@ fn records_are_parsed_as_they_were_written_and_other_texts_are_refused() {
     }
 }
 
+const ONE_LOCK: ExpectedReply = ExpectedReply::Commands { acquires: 1, commands: 6 };
+
 /// Parses the results of SET, INCRBY, EXISTS, GET and TIME of an acquire of one lock.
 fn acquired(results: [Value<'_>; 5]) -> Result<Vec<Reply>, Cause> {
     let prelude: [Value<'_>; 6] = ["OK", "QUEUED", "QUEUED", "QUEUED", "QUEUED", "QUEUED"].map(s);
-    let mut replies = replies_to(vec![ExpectedReply::Commands(1)]);
+    let mut replies = replies_to(vec![ONE_LOCK]);
     prelude.iter().for_each(|value| replies.add(value, None));
     replies.add(&Value::Array(results.into()), None);
     assert!(replies.is_complete());
@@ -240,9 +259,58 @@ fn an_acquire_by_commands_is_granted_only_if_everything_fits() {
     }
 }
 
+/// Parses the results of SET, GET and TIME of an acquire of one claim.
+fn claimed(results: [Value<'_>; 3]) -> Result<Vec<Reply>, Cause> {
+    let expected = ExpectedReply::Commands { acquires: 1, commands: 4 };
+    let encoded = Encoded { expected: vec![expected], counts: vec![0], order: vec![0], ..Encoded::default() };
+    let mut replies = begun(encoded, vec![acquire(Resource::claim("s", "m").unwrap())]);
+    ["OK", "QUEUED", "QUEUED", "QUEUED"].map(s).iter().for_each(|value| replies.add(value, None));
+    replies.add(&Value::Array(results.into()), None);
+    assert!(replies.is_complete());
+    replies.finish(None).map(|reply| reply.replies)
+}
+
+#[test]
+fn a_claim_is_granted_by_commands_only_if_it_is_new_and_everything_fits() {
+    let (nil, stamp, in_time) = (|| Value::Nil, || s("stamp"), || a(&["8", "999999"]));
+    let counter = FencingToken::new(8_000_001);
+    let other = |text: &'static str| Reply::Held {
+        owner: Owner::from_node(text),
+        remaining: Some(Duration::from_millis(2)),
+    };
+    let done =
+        DoneRecord { token: FencingToken::new(7), at: 5, result: "x:y".into(), ..DoneRecord::default() };
+    let apart = Duration::from_micros(1_000_001);
+    for (results, reply) in [
+        ([nil(), stamp(), in_time()], Reply::Granted { counter, begun: None }),
+        ([nil(), stamp(), a(&["9", "000001"])], Reply::MayHold(Refusal::Stale)),
+        ([nil(), nil(), in_time()], Reply::MayHold(Refusal::Marker(None))),
+        ([s("c:9000:7:9000:0:0::w:x"), s("x"), in_time()], Reply::MayHold(Refusal::Marker(Some("x".into())))),
+        // The server's time is in millisecond 8999.
+        ([s("c:9000:7:9000:0:0::w:x"), stamp(), in_time()], other("w:x")),
+        (
+            [s("c:8999:7:9000:2:9000:ab:w"), stamp(), in_time()],
+            Reply::Held { owner: Owner::from_node("w"), remaining: Some(Duration::from_millis(1)) },
+        ),
+        ([s("c:8998:7:9000:2:9000:ab:w"), stamp(), in_time()], Reply::Refused(Refusal::NotNew)),
+        ([s("c:0:7:9000:0:0::"), stamp(), in_time()], Reply::Refused(Refusal::NotNew)),
+        ([s("d:7:5:::x:y"), stamp(), in_time()], Reply::Done(done)),
+    ] {
+        let shown = format!("{results:?}");
+        assert_eq!(claimed(results).unwrap(), [reply], "{shown}");
+    }
+    for odd in ["", "x", "c:", "c:1:2:3:4:5", "c:1:2:3:4:5:x", "c:-1:2:3:4:5::w", "c:1:2:3:4:5:xy:w", "d:x"] {
+        let reply = claimed([s(odd), stamp(), in_time()]).unwrap();
+        assert!(matches!(&reply[..], [Reply::Refused(Refusal::WrongType(_))]), "{odd}: {reply:?}");
+    }
+    let far = claimed([nil(), stamp(), a(&["6", "999999"])]).unwrap();
+    assert_eq!(far, [Reply::MayHold(Refusal::Clock { apart })], "the proposed time is 8 s");
+    assert!(matches!(claimed([Value::Int(1), stamp(), in_time()]), Err(Cause::Protocol(_))));
+}
+
 #[test]
 fn a_refused_transaction_ends_the_session() {
-    let mut replies = replies_to(vec![ExpectedReply::Commands(1)]);
+    let mut replies = replies_to(vec![ONE_LOCK]);
     let oom = || Value::Error("OOM command not allowed when used memory > 'maxmemory'.".into());
     for value in [s("OK"), oom(), s("QUEUED"), s("QUEUED"), s("QUEUED"), s("QUEUED")] {
         replies.add(&value, None);
@@ -250,7 +318,7 @@ fn a_refused_transaction_ends_the_session() {
     replies.add(&Value::Error("EXECABORT Transaction discarded because of previous errors.".into()), None);
     assert!(matches!(replies.finish(None), Err(Cause::Unreachable(why)) if why.contains("OOM")));
     // Without MULTI, the server has run each command by itself.
-    let mut replies = replies_to(vec![ExpectedReply::Commands(1)]);
+    let mut replies = replies_to(vec![ONE_LOCK]);
     let busy = || Value::Error("BUSY Redis is busy running a script".into());
     for value in [busy(), Value::Nil, Value::Int(42), Value::Int(0), s("stamp"), a(&["8", "000000"])] {
         replies.add(&value, None);

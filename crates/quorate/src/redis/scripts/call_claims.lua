@@ -1,9 +1,8 @@
 -- Serves the items of a call on claims.
 --
--- Most claims are new when they are acquired, and are held by the owner who counts attempts or completes them.
--- Such an item is served here, with one command and without creating a function, and gets an integer or one word
--- as its reply. Every other item is served by the script of its request, whose functions are created when the
--- first such item needs them.
+-- Most claims are held by the owner who counts attempts or completes them. Such an item is served here, with one command and
+-- without creating a function, and gets one word as its reply. Every other item is served by the script of its request, whose
+-- functions are created when the first such item needs them. (Plain commands acquire most claims.)
 
 -- If an item counts an attempt or completes its claim, the values of all claims are read together. A key of another type
 -- seems to be missing.
@@ -20,15 +19,13 @@ end
 local may_set = marker == args[2] and now <= tonumber(args[1])
 
 -- The following variables cache texts that several items have in common:
--- * `first`, `head` and `ends`, for acquires whose shared arguments are at `shared`: the count of a new claim
---   (false if no claim may begin), the beginning of the value up to the owner, and the expiry of the key.
 -- * `record_ends`, for completes whose shared arguments are at `record_shared`: the expiry of the record.
 -- * `live`: the beginning of the value, up to the owner, of a claim whose lease has not ended. Its parts are in the
 --   variables after it.
 -- * `count_head` and `count_ends`: the beginning of the value after a count, and its expiry. They were made from `live`
 --   and from the other variables that begin with `count_`.
 -- * `serve_item`: the function that define_scripts returns.
-local shared, first, head, ends, record_shared, record_ends
+local record_shared, record_ends
 local live, held, count, kept, stored_attempts, counted, stored_payload
 local count_shared, count_attempts, count_payload, count_head, count_ends
 local serve_item
@@ -40,32 +37,6 @@ for i = 1, #letters, 2 do
   local key, owner, reply, arg_count = keys[k], args[a], nil, 1
   if not may_set then
     -- The item's script refuses the item, or releases the claim.
-  elseif letter == 97 then
-    -- An acquire. If the claim is not new, the command changes nothing, and the claim is usually held or done.
-    if shared ~= s then
-      local start, held, kept = tonumber(args[s + 1]), ms + args[s], ms + args[s + 3]
-      shared = s
-      first = abs(now - start) <= tonumber(args[s + 2]) and start < 9007199254740991 and start + 1
-      if first then
-        ends = format('%.0f', math.max(held, kept))
-        head = format('c:%.0f:%.0f:%.0f:0:0::', held, first, kept)
-      end
-    end
-    local set = first and run('SET', key, head .. owner, 'NX', 'PXAT', ends)
-    local value = not set and run('GET', key)
-    if set and set.ok then
-      reply = first
-    elseif type(value) == 'string' then
-      local held, count, kept, attempts, counted, payload, at =
-        match(value, '^c:(%d+):([1-9]%d*):(%d+):(%d+):(%d+):(%x*):()')
-      if not held then
-        local token = match(value, '^d:([1-9]%d*):%d+:%x*:%d*:')
-        reply = token and #token <= 16 and { 'done', value }
-      elseif #held <= 16 and #count <= 16 and #kept <= 16 and #attempts <= 10 and #counted <= 16 and #payload <= 64
-        and tonumber(held) >= ms then
-        reply = { 'held', sub(value, at), format('%.0f', held - ms) }
-      end
-    end
   elseif letter == 101 or letter == 102 then
     -- A count or a complete. Claims that were acquired together have equal values up to the owner. The equal
     -- part is parsed once.
