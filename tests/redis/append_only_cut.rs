@@ -56,6 +56,7 @@ fn batches() -> Vec<Vec<Request>> {
         all(&|name| release(lock(name), 1)),
         all(&|name| acquire(name, 2)),
         vec![release(lock("a"), 2), acquire("e", 1), release(lock("b"), 2), extend(lock("c"), 2)],
+        // The session knows the time, so plain commands acquire claims that are new.
         all(&|name| claimed(name, 1)),
         vec![extend(claim("a"), 1), completed("b", 1), release(claim("c"), 1), claimed("e", 1)],
         vec![completed("a", 1), claimed("c", 2), completed("d", 1), completed("e", 1)],

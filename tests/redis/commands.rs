@@ -1,4 +1,5 @@
-//! Tests acquires by plain commands: when they are used, how they end, and that they decide as the scripts do.
+//! Tests acquires of locks and claims by plain commands: when they are used, how they end, and that they decide as the scripts
+//! do.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
@@ -6,7 +7,7 @@ mod support;
 use quorate::redis::RedisNode;
 use quorate::{
     env::{SystemWorld, World},
-    node::{Batch, FencingToken, NodeTime, Owner, Refusal, Reply, Request, Session},
+    node::{Batch, DoneRecord, FencingToken, NodeTime, Owner, Refusal, Reply, Request, Resource, Session},
 };
 use quorate_testkit::{
     redis::{RedisConfig, RedisServer},
@@ -322,4 +323,152 @@ async fn a_full_counter_grants_no_more() {
     assert_eq!(side.ask(support::acquire("a", 3)).await, Reply::MayHold(Refusal::CounterFull));
     assert_eq!(side.ask(release("a", 3)).await, Reply::Released(true));
     assert_eq!(side.ask(support::acquire("a", 4)).await, Reply::Refused(Refusal::CounterFull));
+}
+
+fn claim(name: &str) -> Resource {
+    Resource::claim("s", name).unwrap()
+}
+
+fn claimed(name: &str, by: u64) -> Request {
+    match support::acquire(name, by) {
+        Request::Acquire { owner, ttl, propose, tolerance, keep, ticket, .. } => {
+            Request::Acquire { resource: claim(name), owner, ttl, propose, tolerance, keep, ticket }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Starts a server, and a session that knows its time.
+async fn with_claims(test: &str) -> Option<Side> {
+    let mut side = Side::with_commands(test).await?;
+    let before = side.transactions();
+    granted(&side.ask(claimed("first", 1)).await);
+    assert_eq!(side.transactions(), before, "the first claim is acquired by a script");
+    Some(side)
+}
+
+#[tokio::test]
+async fn a_new_claim_is_one_command_and_another_one_a_script() {
+    let Some(mut side) = with_claims("a_new_claim_is_one_command_and_another_one_a_script").await else {
+        return;
+    };
+    let (before, now) = (side.transactions(), SystemWorld.wall().as_micros());
+    let requests = vec![claimed("a", 2), support::acquire("lock", 2), claimed("b", 2)];
+    let replies = side.send(requests, SystemWorld.wall() + IN_TIME).await;
+    assert_eq!(side.transactions(), before + 1);
+    assert!(granted(&replies[0]) > now && granted(&replies[2]) > now && granted(&replies[1]) > now);
+    let left = Duration::from_millis(u64::try_from(side.number(&["PTTL", "claim/s/a"])).unwrap());
+    assert!(left > LONG && left < LONG + IN_TIME + SECOND, "the record ends after the deadline: {left:?}");
+
+    let Reply::Held { owner: holder, remaining: Some(held) } = side.ask(claimed("a", 3)).await else {
+        panic!()
+    };
+    assert!(holder == owner(2) && held > LONG && held < LONG + IN_TIME + SECOND, "{held:?}");
+    assert_eq!(side.transactions(), before + 2);
+    let release = |by| Request::Release { resource: claim("a"), owner: owner(by) };
+    assert_eq!(side.ask(release(2)).await, Reply::Released(true));
+    let again = granted(&side.ask(claimed("a", 3)).await);
+    assert!(again > granted(&replies[0]), "the count is kept");
+    assert_eq!(side.transactions(), before + 2, "the session knows that it is not new");
+    assert_eq!(side.ask(release(3)).await, Reply::Released(true));
+
+    // Another session learns that from the server.
+    side.client = NodeClient::bare(side.client.node.clone()).await;
+    granted(&side.ask(claimed("c", 4)).await);
+    assert_eq!(side.ask(claimed("a", 4)).await, Reply::Refused(Refusal::NotNew));
+    assert_eq!(granted(&side.ask(claimed("a", 4)).await), again + 1);
+
+    let record =
+        DoneRecord { token: FencingToken::new(again + 1), result: "x:y".into(), ..DoneRecord::default() };
+    let (resource, owner, retention) = (claim("a"), owner(4), LONG);
+    let complete = Request::Complete { resource, owner, record: record.clone(), retention };
+    assert_eq!(side.ask(complete).await, Reply::Completed);
+    let before = side.transactions();
+    for _ in 0..2 {
+        assert_eq!(side.ask(claimed("a", 5)).await, Reply::Done(record.clone()));
+    }
+    assert_eq!(side.transactions(), before + 2, "a record that is found is enough");
+}
+
+#[tokio::test]
+async fn a_claim_that_commands_set_in_vain_may_be_held() {
+    let Some(mut side) = with_claims("a_claim_that_commands_set_in_vain_may_be_held").await else { return };
+    let release = |name: &str| Request::Release { resource: claim(name), owner: owner(2) };
+    let stale = side.send(vec![claimed("late", 2)], SystemWorld.wall()).await;
+    assert_eq!(stale, [Reply::MayHold(Refusal::Stale)]);
+    assert!(side.get("claim/s/late").ends_with(owner(2).as_str()));
+    assert_eq!(side.ask(release("late")).await, Reply::Released(true));
+
+    let far = match claimed("far", 2) {
+        Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => {
+            let propose = FencingToken::new(propose.get() - 60_000_000);
+            Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket }
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(side.ask(far).await, Reply::MayHold(Refusal::Clock { .. })));
+    assert_eq!(side.ask(release("far")).await, Reply::Released(true));
+
+    side.server.command(&["SET", "claim/s/odd", "something"]);
+    side.server.command(&["LPUSH", "claim/s/list", "x"]);
+    for name in ["odd", "list"] {
+        let reply = side.ask(claimed(name, 2)).await;
+        assert!(matches!(&reply, Reply::Refused(Refusal::WrongType(_))), "{reply:?}");
+    }
+    side.server.command(&["SET", "node", "another"]);
+    let reply = side.ask(claimed("marker", 2)).await;
+    assert_eq!(reply, Reply::MayHold(Refusal::Marker(Some("another".into()))));
+    assert_eq!(side.ask(release("marker")).await, Reply::Released(true));
+}
+
+/// Runs random histories of claims on a server with plain commands and on one without. The decisions and the records must
+/// be the same, once a request has been repeated that found a claim that was not new.
+#[tokio::test]
+async fn commands_decide_on_claims_as_scripts_do() {
+    let test = "commands_decide_on_claims_as_scripts_do";
+    let (Some(mut one), mut two) = (with_claims(test).await, Side::start("-multi").await) else { return };
+    let before = one.transactions();
+    for seed in 0..20 {
+        let mut rng = SeedRng::new(seed, "claims");
+        [&one, &two].into_iter().for_each(Side::forget);
+        for step in 0..40 {
+            let (mut requests, now) = (Vec::new(), SystemWorld.wall());
+            for name in ["a", "b", "c"].into_iter().filter(|_| rng.chance(700)).collect::<Vec<_>>() {
+                let (resource, by) = (claim(name), owner(rng.number(1..=3)));
+                let token = FencingToken::new(now.as_micros() + rng.number(0..=2) * 1_000_000);
+                let record = DoneRecord { token, result: "x".into(), ..DoneRecord::default() };
+                requests.push(match rng.index(8) {
+                    0..=3 => claimed(name, rng.number(1..=3)),
+                    4 | 5 => Request::Release { resource, owner: by },
+                    6 if rng.chance(300) => {
+                        Request::Complete { resource, owner: by, record, retention: LONG }
+                    }
+                    6 => Request::ResetAttempts { resource, keep: LONG },
+                    _ => Request::Extend { resource, owner: by, ttl: LONG, token, keep: LONG },
+                });
+            }
+            if rng.chance(30) {
+                [&one, &two].into_iter().for_each(|side| _ = side.server.command(&["DEL", "claim/s/a"]));
+            }
+            let (mut first, second) = (
+                one.send(requests.clone(), now + IN_TIME).await,
+                two.send(requests.clone(), now + IN_TIME).await,
+            );
+            for (request, reply) in requests.iter().zip(&mut first) {
+                if *reply == Reply::Refused(Refusal::NotNew) {
+                    *reply = one.ask(request.clone()).await;
+                }
+            }
+            let shown = format!("seed {seed}, step {step}: {requests:?}\n{first:?}\n{second:?}");
+            let decisions = |replies: &[Reply]| replies.iter().map(decision).collect::<Vec<_>>();
+            assert_eq!(decisions(&first), decisions(&second), "{shown}");
+            for name in ["claim/s/a", "claim/s/b", "claim/s/c"] {
+                // The times that commands set are later by the time to the deadline, and so may be the counts.
+                let ends =
+                    |side: &Side| side.get(name).rsplit(':').take(2).map(str::to_owned).collect::<Vec<_>>();
+                assert_eq!(ends(&one), ends(&two), "{name}, {shown}");
+            }
+        }
+    }
+    assert!(one.transactions() - before > 100, "{} batches used commands", one.transactions() - before);
 }

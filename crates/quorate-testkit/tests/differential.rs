@@ -252,6 +252,10 @@ impl Kind for RedisKind {
 
     fn take_back_count(&mut self, resource: &Resource) {
         TAKEN_BACK.fetch_add(1, Ordering::Relaxed);
+        if resource.is_claim() {
+            self.command(&["DEL", &format!("quorate:{}", resource.key())]);
+            return;
+        }
         let script = "if redis.call('PTTL', KEYS[1]) < 0 then return redis.call('DEL', KEYS[1]) end
                       return redis.call('DECR', KEYS[1])";
         self.command(&["EVAL", script, "1", &format!("{{quorate:{}}}:fence", resource.key())]);

@@ -2,7 +2,7 @@ use super::resolve::KnownState;
 use super::{Ask, DynTarget, Late, Stamp, Step, replies_alike, values};
 use quorate::{
     env::Env,
-    node::{Batch, BatchReply, Cause, Hello, NodeTime, Reply, Request},
+    node::{Batch, BatchReply, Cause, Hello, NodeTime, Refusal, Reply, Request},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -222,7 +222,8 @@ impl Table<'_, '_> {
 }
 
 /// Returns the node's reply to `batch`. If plain commands have served it, an acquire, and did not grant it,
-/// this function undoes what they did, as an attempt does, and acquires again. The next attempt is served by a script.
+/// this function undoes what they did, as an attempt does, and acquires again. The next attempt is served by a script. The same
+/// holds for a claim that commands could not acquire because it was not new.
 ///
 /// An attempt has an owner of its own. If the request names the holder, a script serves it: its release would free the lock.
 async fn finally(target: &mut dyn DynTarget, mut batch: Batch) -> Result<BatchReply, Cause> {
@@ -243,16 +244,22 @@ async fn finally(target: &mut dyn DynTarget, mut batch: Batch) -> Result<BatchRe
     {
         target.keep_count(resource, *keep);
     }
-    let is_unsure =
-        matches!(said.replies.last(), Some(Reply::MayHold(_) | Reply::Held { remaining: None, .. }));
+    let is_unsure = matches!(
+        said.replies.last(),
+        Some(Reply::MayHold(_) | Reply::Held { remaining: None, .. } | Reply::Refused(Refusal::NotNew))
+    );
     if let Some(request @ Request::Acquire { resource, owner, .. }) = batch.requests.last()
         && is_unsure
     {
-        target.take_back_count(resource);
         let request = request.clone();
+        let mut has_counted = !resource.is_claim();
         if let Some(Reply::MayHold(_)) = said.replies.pop() {
             let release = Request::Release { resource: resource.clone(), owner: owner.clone() };
-            target.ask(Batch { requests: vec![release], ..batch.clone() }).await?;
+            let released = target.ask(Batch { requests: vec![release], ..batch.clone() }).await?;
+            has_counted |= released.replies == [Reply::Released(true)];
+        }
+        if has_counted {
+            target.take_back_count(resource);
         }
         let again = target.ask(Batch { requests: vec![request], ..batch.clone() }).await?;
         said.replies.extend(again.replies);

@@ -30,8 +30,8 @@ pub trait Kind {
     fn flush(&mut self);
     /// Restarts the node with its data. A kind that cannot restart does nothing.
     fn restart(&mut self);
-    /// Takes back one count of an acquire that was not granted. Only the plain commands of a Redis server count such an
-    /// acquire.
+    /// Takes back one count of an acquire that was not granted, or removes the record of a claim that was new before it. Only
+    /// the plain commands of a Redis server count such an acquire.
     fn take_back_count(&mut self, _: &Resource) {}
     /// Keeps a counter for `keep` from now, after a grant. Only the plain commands of a Redis server do not.
     fn keep_count(&mut self, _: &Resource, _keep: Duration) {}

@@ -60,7 +60,7 @@ impl PlainCommands {
         let mut serve = |request: &Request| {
             if let Some(last) = self.last_count(request) {
                 let reply = self.acquire(store, batch, request, last, clocks);
-                if matches!(reply, Reply::Refused(Refusal::NotNew)) {
+                if matches!(request, Request::Acquire { resource, .. } if resource.is_claim()) {
                     self.learn(request, &reply);
                 }
                 return reply;
@@ -105,7 +105,7 @@ impl PlainCommands {
                 self.session().known.insert(resource.clone(), Known::Shared);
             }
             (_, Reply::Refused(Refusal::Marker(_))) => self.session().known.clear(),
-            (Request::Acquire { resource, .. }, Reply::Refused(Refusal::NotNew))
+            (Request::Acquire { resource, .. }, Reply::Refused(Refusal::NotNew) | Reply::MayHold(_))
             | (Request::Release { resource, .. }, Reply::Released(true))
                 if resource.is_claim() =>
             {

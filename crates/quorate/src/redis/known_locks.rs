@@ -63,7 +63,8 @@ impl KnownLocks {
         let all = self.all();
         if resource.is_claim() {
             // A key that commands set lasts longer by the time to the deadline. So the server's time must be known.
-            let is_near = all.latest <= not_after && not_after < all.latest + KNOWN_FOR;
+            let is_known = all.latest > NodeTime::default();
+            let is_near = is_known && all.latest <= not_after && not_after < all.latest + KNOWN_FOR;
             let is_used = || !all.used_claims.is_empty() && all.used_claims.contains(&hash_of(resource));
             return (self.enabled && is_near && !is_used()).then_some(0);
         }
@@ -112,8 +113,8 @@ impl KnownLocks {
         let mut all = self.all();
         all.latest = all.latest.max(at);
         match reply {
-            // The count outlives the lease, so that a later token is larger.
-            Reply::Refused(Refusal::NotNew) | Reply::Released(true) => {
+            // The count outlives the lease, so that a later token is larger. What commands may have set is in the way of others.
+            Reply::Refused(Refusal::NotNew) | Reply::MayHold(_) | Reply::Released(true) => {
                 if all.used_claims.len() >= KNOWN_MAX {
                     all.used_claims.clear();
                 }

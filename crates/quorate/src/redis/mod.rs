@@ -41,8 +41,8 @@
 //!   `Pledger/GROUP{jobs}`.
 //! * The node's marker is `Pnode`.
 //!
-//! A lock that a session has acquired by a script is acquired by plain commands in a transaction, on Redis 7.0 and later and
-//! on Valkey.
+//! A claim, and a lock that a session has acquired by a script, are acquired by plain commands in a transaction, on Redis 7.0
+//! and later and on Valkey.
 //!
 //! A waiter for the lock `R` subscribes to the channel `PR:freed`. Every session with a waiter is also subscribed to
 //! `Pnode:waiters`: a server publishes releases only while that channel has a subscriber.

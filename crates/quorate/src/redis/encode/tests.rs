@@ -365,6 +365,8 @@ fn a_claim_that_is_not_new_or_has_a_distant_deadline_is_acquired_by_a_script() {
     let (known, hour) = (known(&["a"]), NodeTime::from_micros(7) + Duration::from_secs(3600));
     assert!(commands(&known));
     assert_eq!([known.count(&claim, NodeTime::from_micros(0)), known.count(&claim, hour)], [None, None]);
+    let new = KnownLocks::new(true);
+    assert_eq!(new.count(&claim, NodeTime::from_micros(0)), None, "the server's time is not known");
     assert_eq!(KnownLocks::new(false).count(&claim, NodeTime::from_micros(7)), None);
     let release = Request::Release { resource: claim.clone(), owner: Owner::sign("w", 1, 2) };
     for (request, reply) in [(&request, Reply::Refused(Refusal::NotNew)), (&release, Reply::Released(true))] {
