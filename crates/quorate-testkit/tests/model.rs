@@ -77,6 +77,15 @@ mod fence {
         for rule in [Rule::ClaimKept, Rule::ClaimClock] {
             breaks(&format!("{rule:?}"), GROWING, Fencing { without: Some(rule), ..Fencing::claims() });
         }
+        let three = Fencing {
+            attempts: 3,
+            offs: &[0, 6],
+            ahead: 0,
+            missing: false,
+            apart: None,
+            ..Fencing::claims()
+        };
+        breaks("ClaimClockBefore", GROWING, Fencing { without: Some(Rule::ClaimClockBefore), ..three });
     }
 
     #[test]

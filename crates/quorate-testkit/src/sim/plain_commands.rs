@@ -25,6 +25,8 @@ pub(super) struct PlainCommands(Mutex<Session>);
 struct Session {
     /// The marker of the last batch. Another one belongs to a new session, which knows no lock.
     stamp: Arc<str>,
+    /// The server's time at the last batch.
+    latest: NodeTime,
     known: BTreeMap<Resource, Known>,
     /// The claims that are not new. Scripts serve them.
     used_claims: BTreeSet<Resource>,
@@ -52,13 +54,15 @@ impl PlainCommands {
             *session = Session { stamp: Arc::clone(&batch.stamp), ..Session::default() };
         }
         drop(session);
-        if !batch.requests.iter().any(|request| self.last_count(request).is_some()) {
+        let by_commands = |request: &Request| self.last_count(request, batch.not_after);
+        if !batch.requests.iter().any(|request| by_commands(request).is_some()) {
             let reply = engine::run_telling(store, batch, clocks, freed);
             batch.requests.iter().zip(&reply.replies).for_each(|(request, reply)| self.learn(request, reply));
+            self.session().latest = clocks.wall;
             return reply;
         }
         let mut serve = |request: &Request| {
-            if let Some(last) = self.last_count(request) {
+            if let Some(last) = by_commands(request) {
                 let reply = self.acquire(store, batch, request, last, clocks);
                 if matches!(request, Request::Acquire { resource, .. } if resource.is_claim()) {
                     self.learn(request, &reply);
@@ -75,15 +79,24 @@ impl PlainCommands {
             reply
         };
         let replies = batch.requests.iter().map(&mut serve).collect();
+        self.session().latest = clocks.wall;
         BatchReply { node_time: clocks.wall, replies }
     }
 
     /// Returns the count of the last grant by a script, if commands serve this request. For a claim, it is zero.
-    fn last_count(&self, request: &Request) -> Option<FencingToken> {
-        let Request::Acquire { resource, owner, ticket: None, .. } = request else { return None };
+    fn last_count(&self, request: &Request, not_after: NodeTime) -> Option<FencingToken> {
+        let Request::Acquire { resource, owner, propose, tolerance, ticket: None, .. } = request else {
+            return None;
+        };
         let session = self.session();
+        // The worker must see before it sends the request that the clocks are not too far apart: the count stays.
+        let proposed = NodeTime::from_micros(propose.get());
+        let is_near = |time: NodeTime| proposed.distance(time) <= *tolerance;
+        let may_claim = session.latest <= not_after && is_near(session.latest) && is_near(not_after);
         let count = match session.known.get(resource) {
-            None if resource.is_claim() && !session.used_claims.contains(resource) => FencingToken::new(0),
+            None if resource.is_claim() && may_claim && !session.used_claims.contains(resource) => {
+                FencingToken::new(0)
+            }
             Some(Known::Granted(count)) => *count,
             _ => return None,
         };
@@ -309,7 +322,10 @@ mod tests {
             keep: TTL,
             ticket: None,
         };
-        (1..100).map(owner).find(|owner| bench.0.last_count(&request(owner)).is_some()).unwrap()
+        (1..100)
+            .map(owner)
+            .find(|owner| bench.0.last_count(&request(owner), NodeTime::default()).is_some())
+            .unwrap()
     }
 
     #[test]
@@ -332,12 +348,18 @@ mod tests {
             owner: owner.clone(),
             ttl: TTL,
             propose: FencingToken::new(propose),
-            tolerance: TTL,
+            tolerance: TTL * 3,
             keep: TTL * 10,
             ticket: None,
         };
-        let mut bench = Bench::new();
-        let mut owners = (0..100).map(owner).filter(|owner| bench.0.last_count(&of(owner, 0)).is_some());
+        let (mut bench, deadline) = (Bench::new(), NodeTime::from_micros(10_000_000));
+        let by_commands = |owner: &Owner| bench.0.last_count(&of(owner, 1_000_000), deadline).is_some();
+        let owners: Vec<Owner> = (0..100).map(owner).filter(by_commands).collect();
+        assert!(
+            bench.0.last_count(&of(&owners[0], 999_999), deadline).is_none(),
+            "the clocks may be too far apart"
+        );
+        let mut owners = owners.into_iter();
         let (first, second) = (owners.next().unwrap(), owners.next().unwrap());
         let counter = FencingToken::new(1_000_001);
         assert_eq!(bench.ask(1_000, of(&first, 1_000_000)), Reply::Granted { counter, begun: None });
@@ -354,9 +376,13 @@ mod tests {
         let counter = FencingToken::new(1_000_002);
         assert_eq!(bench.ask(3_000, of(&second, 3_000_000)), Reply::Granted { counter, begun: None });
 
-        let mut far = Bench::new();
-        let apart = Duration::from_micros(3_000_001);
-        assert_eq!(far.ask(4_000, of(&first, 999_999)), Reply::MayHold(Refusal::Clock { apart }));
+        let (mut far, apart) = (Bench::new(), Duration::from_micros(9_000_001));
+        far.0.session().latest = NodeTime::from_micros(9_000_000);
+        assert_eq!(
+            far.ask(1, of(&first, 9_001_001)),
+            Reply::MayHold(Refusal::Clock { apart }),
+            "the server's clock stepped"
+        );
         assert!(far.1.lease(&claim).is_ok_and(|row| row.is_some()), "it may be held");
     }
 

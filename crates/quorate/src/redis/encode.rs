@@ -56,10 +56,7 @@ impl<'a> Encoder<'a> {
         request: &'a Request,
         known: &KnownLocks,
     ) {
-        let count = match request {
-            Request::Acquire { ticket: None, .. } => known.count(resource, self.batch.not_after),
-            _ => None,
-        };
+        let count = known.count(request, self.batch.not_after);
         let group = match request {
             _ if count.is_some() => Group::Commands,
             _ if resource.is_claim() => Group::Claims,

@@ -59,14 +59,20 @@ impl KnownLocks {
 
     /// Returns the count of the last grant by a script, if the lock may be acquired by plain commands until `not_after`.
     /// Returns zero for a claim that may.
-    pub(crate) fn count(&self, resource: &Resource, not_after: NodeTime) -> Option<u64> {
+    pub(crate) fn count(&self, request: &Request, not_after: NodeTime) -> Option<u64> {
+        let Request::Acquire { resource, propose, tolerance, ticket: None, .. } = request else {
+            return None;
+        };
         let all = self.all();
         if resource.is_claim() {
             // A key that commands set lasts longer by the time to the deadline. So the server's time must be known.
             let is_known = all.latest > NodeTime::default();
-            let is_near = is_known && all.latest <= not_after && not_after < all.latest + KNOWN_FOR;
+            let is_soon = all.latest <= not_after && not_after < all.latest + KNOWN_FOR;
+            // The server's clock shows a time between these two when it sets the record in time.
+            let proposed = NodeTime::from_micros(propose.get());
+            let is_near = [all.latest, not_after].iter().all(|time| proposed.distance(*time) <= *tolerance);
             let is_used = || !all.used_claims.is_empty() && all.used_claims.contains(&hash_of(resource));
-            return (self.enabled && is_near && !is_used()).then_some(0);
+            return (self.enabled && is_known && is_soon && is_near && !is_used()).then_some(0);
         }
         let known = all.known.get(&hash_of(resource))?;
         let is_free = known.contended_until <= all.latest && all.latest <= not_after;
@@ -179,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_known_after_a_grant_by_a_script_for_half_of_its_retention() {
-        let (known, lock) = (KnownLocks::new(true), Resource::lock("a").unwrap());
+        let (known, lock) = (KnownLocks::new(true), acquire("a"));
         assert_eq!(known.count(&lock, at(100)), None);
         known.learn(&acquire("a"), &granted(), at(100), false);
         assert_eq!(known.count(&lock, at(100)), Some(7));
@@ -194,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_refused_lock_is_acquired_by_scripts_until_a_grant_and_for_a_second() {
-        let lock = Resource::lock("a").unwrap();
+        let lock = acquire("a");
         for refusal in [held(), Reply::MayHold(Refusal::Queued), Reply::MayHold(Refusal::Stale)] {
             let known = KnownLocks::new(true);
             known.learn(&acquire("a"), &granted(), at(100), false);
@@ -222,7 +228,7 @@ mod tests {
             let known = KnownLocks::new(true);
             known.learn(&request, &reply, at(100), false);
             known.learn(&acquire("a"), &granted(), at(102), false);
-            assert_eq!(known.count(&lock, at(104)), None, "{request:?}");
+            assert_eq!(known.count(&acquire("a"), at(104)), None, "{request:?}");
         }
     }
 
@@ -233,7 +239,7 @@ mod tests {
             known.learn(&acquire(&number.to_string()), &granted(), at(100), false);
             assert!(known.all().known.len() <= KNOWN_MAX);
         }
-        let last = Resource::lock(&KNOWN_MAX.to_string()).unwrap();
+        let last = acquire(&KNOWN_MAX.to_string());
         assert_eq!(known.count(&last, at(100)), Some(7));
     }
 }

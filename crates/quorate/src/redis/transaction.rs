@@ -16,6 +16,7 @@
 //! | The commands are one transaction | a forced release between a SET and its INCRBY gives two owners one count; a cut append-only file leaves a key without its count |
 //! | A claim's record outlives its lease by the retention of the count | a smaller token after a larger one (model) |
 //! | A claim is granted only if the proposed time is near the server's | the same (model) |
+//! | It is sent only if the worker sees before that it is near: the count stays, also if the grant does not count | a worker whose clock is wrong leaves counts behind from which right workers go on (simulation, model) |
 //! | No acquire runs a second time by itself: of a claim that is free and not new the attempt asks again, if it is still open | it overtakes its own release |
 
 use crate::node::{Batch, Cause, FencingToken, NodeTime, Owner, Refusal, Reply, Request, Resource};

@@ -100,6 +100,9 @@ pub enum Rule {
     ClaimKept,
     /// Plain commands grant a claim only if the proposed time is within `max_clock_offset` of the node's clock.
     ClaimClock,
+    /// Plain commands are sent only if the worker sees that the proposed time is within `max_clock_offset` of the node's clock.
+    /// They set the record, and its count stays, also if the grant does not count.
+    ClaimClockBefore,
 }
 
 impl Fencing {

@@ -81,7 +81,7 @@ impl Fencing {
     pub(super) fn set_record(&self, state: &mut State, at: usize, attempt: usize) {
         let (mut site, propose) = (state.sites[at], state.attempts[attempt].propose);
         let wall = Self::wall(state, &site);
-        if site.store.counter.is_some_and(|(_, until)| until > wall) {
+        if !site.lines[attempt].near || site.store.counter.is_some_and(|(_, until)| until > wall) {
             return;
         }
         if let Some((holder, _)) = site.store.lease.replace((attempt as u8, u32::MAX)) {
@@ -95,7 +95,7 @@ impl Fencing {
             line.grants[0] = Grant { counter: propose + 1, since: site.since, votes_from: site.votes_from };
             line.grants.sort_unstable();
         }
-        (line.acquire, line.stray, line.lapsed) = (false, false, false);
+        (line.acquire, line.near, line.stray, line.lapsed) = (false, false, false, false);
         state.sites[at] = site;
     }
 
@@ -110,7 +110,12 @@ impl Fencing {
         let floor = floor.unwrap_or_default();
         state.attempts[number] = Attempt { phase: Phase::Acquiring, propose, floor, ..Attempt::default() };
         state.begun += 1;
-        state.sites.iter_mut().for_each(|site| site.lines[number].acquire = true);
+        for at in 0..state.sites.len() {
+            let wall = Self::wall(state, &state.sites[at]);
+            let near = wall.abs_diff(propose) <= OFFSET || self.leaves_out(Rule::ClaimClockBefore);
+            let line = &mut state.sites[at].lines[number];
+            (line.acquire, line.near) = (true, near && self.claims);
+        }
     }
 
     pub(super) fn acquire(&self, state: &mut State, at: usize, attempt: usize, again: bool) {
@@ -126,7 +131,7 @@ impl Fencing {
             ticket: None,
         };
         let reply = self.ask(state, &mut site, request);
-        site.lines[attempt].acquire = again;
+        (site.lines[attempt].acquire, site.lines[attempt].near) = (again, again && site.lines[attempt].near);
         state.doubles -= u8::from(again);
         if let Reply::Granted { counter, .. } = reply {
             let mut counter = pack(counter.get());
@@ -195,8 +200,8 @@ impl Fencing {
         let valid = self.finality && stored.count() >= majority(state.sites.len());
         (state.attempts[attempt].phase, state.attempts[attempt].valid) = (Phase::Won, valid);
         for site in &mut state.sites {
-            let Line { acquire, stray, raise, .. } = site.lines[attempt];
-            site.lines[attempt] = Line { acquire, stray, raise, ..Line::default() };
+            let Line { acquire, near, stray, raise, .. } = site.lines[attempt];
+            site.lines[attempt] = Line { acquire, near, stray, raise, ..Line::default() };
             for (other, line) in state.attempts.iter().zip(&mut site.lines).filter(|_| valid) {
                 line.kept &= other.token > state.attempts[attempt].token;
             }

@@ -45,7 +45,7 @@
 //!
 //! A claim is acquired so where it is new ([`claims`](Fencing::claims)): one command sets its whole record, the lease and the
 //! count, if there is none. The count follows the proposed time, and ends after the lease. A loser changes nothing, and asks
-//! again by a script.
+//! again by a script. A record that is set in vain stays.
 //!
 //! That a refused session uses scripts for a second, and never runs an acquire again, keeps the protocol making progress. The
 //! model needs neither rule.
@@ -84,7 +84,7 @@ impl Fencing {
                     actions.push(Action::AcquireAtOnce(number, name));
                 }
             }
-            if line.stray || (self.commands || self.claims) && line.acquire && votes {
+            if line.stray || (self.commands || line.near) && line.acquire && votes {
                 actions.push(Action::Commands(number, name, false));
                 if self.prompt && attempt.phase == Phase::Acquiring {
                     actions.push(Action::Commands(number, name, true));
@@ -215,7 +215,7 @@ impl Model for Fencing {
             Action::Forget(node) => {
                 state.forgets -= 1;
                 let at = at(node)?;
-                let sent = state.sites[at].lines.map(|line| line.acquire && (self.commands || self.claims));
+                let sent = state.sites[at].lines.map(|line| line.acquire && (self.commands || line.near));
                 self.lose_memory(&mut state, at, LeaseStore::default(), 0);
                 for (line, sent) in state.sites[at].lines.iter_mut().zip(sent) {
                     line.stray = sent;

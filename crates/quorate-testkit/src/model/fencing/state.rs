@@ -40,6 +40,8 @@ pub(super) struct Site {
 pub(super) struct Line {
     /// True if an acquire of the attempt may still run.
     pub(super) acquire: bool,
+    /// True if a claim may be acquired by plain commands.
+    pub(super) near: bool,
     /// True if an acquire by plain commands that was sent before the node forgot may still run.
     pub(super) stray: bool,
     /// True if a raise may run. It may then run any number of times.

@@ -251,10 +251,20 @@ fn a_later_page_is_a_scan_and_a_script_call() {
 fn known(names: &[&str]) -> KnownLocks {
     let known = KnownLocks::new(true);
     for name in names {
-        let granted = Reply::Granted { counter: FencingToken::new(41), begun: None };
-        known.learn(&acquire(name, None), &granted, NodeTime::from_micros(1), false);
+        known.learn(&acquire(name, None), &granted(), NodeTime::from_micros(1), false);
     }
     known
+}
+
+/// Returns what a session knows after a reply at this time of the server.
+fn of_time(micros: u64) -> KnownLocks {
+    let known = KnownLocks::new(true);
+    known.learn(&acquire("any", None), &granted(), NodeTime::from_micros(micros), false);
+    known
+}
+
+fn granted() -> Reply {
+    Reply::Granted { counter: FencingToken::new(41), begun: None }
 }
 
 fn acquire(name: &str, ticket: Option<Owner>) -> Request {
@@ -315,12 +325,7 @@ fn requests_on_one_lock_keep_their_order() {
 #[test]
 fn new_claims_share_a_transaction_with_locks_and_precede_the_other_requests_on_claims() {
     let claim = |name: &str| Resource::claim("s", name).unwrap();
-    let of = |name: &str| match acquire("a", None) {
-        Request::Acquire { owner, ttl, propose, tolerance, keep, ticket, .. } => {
-            Request::Acquire { resource: claim(name), owner, ttl, propose, tolerance, keep, ticket }
-        }
-        other => other,
-    };
+    let of = |name: &str| of_claim(&claim(name));
     let done = |name: &str| Request::Complete {
         resource: claim(name),
         owner: Owner::sign("w", 1, 2),
@@ -350,30 +355,39 @@ fn new_claims_share_a_transaction_with_locks_and_precede_the_other_requests_on_c
 #[test]
 fn a_claim_that_is_not_new_or_has_a_distant_deadline_is_acquired_by_a_script() {
     let claim = Resource::claim("s", "x").unwrap();
-    let request = Request::Acquire {
-        resource: claim.clone(),
-        owner: Owner::sign("w", 1, 2),
-        ttl: Duration::from_millis(5),
-        propose: FencingToken::new(7),
-        tolerance: Duration::from_secs(1),
-        keep: Duration::from_secs(1),
-        ticket: None,
-    };
+    let request = of_claim(&claim);
     let commands = |known: &KnownLocks| {
         matches!(encoded_with(vec![request.clone()], known).expected[..], [ExpectedReply::Commands { .. }])
     };
     let (known, hour) = (known(&["a"]), NodeTime::from_micros(7) + Duration::from_secs(3600));
     assert!(commands(&known));
-    assert_eq!([known.count(&claim, NodeTime::from_micros(0)), known.count(&claim, hour)], [None, None]);
+    let count = |known: &KnownLocks, micros| known.count(&request, NodeTime::from_micros(micros));
+    assert_eq!([count(&known, 0), known.count(&request, hour)], [None, None]);
+    // The worker's clock shows 7 µs, and its time may be one second from the server's: between 1 µs and the deadline.
+    assert_eq!(
+        [count(&known, 1_000_007), count(&known, 1_000_008)],
+        [Some(0), None],
+        "the clocks may be apart"
+    );
+    let later = of_time(2_000_000);
+    assert_eq!([count(&later, 2_000_000), count(&later, 2_000_001)], [None, None]);
     let new = KnownLocks::new(true);
-    assert_eq!(new.count(&claim, NodeTime::from_micros(0)), None, "the server's time is not known");
-    assert_eq!(KnownLocks::new(false).count(&claim, NodeTime::from_micros(7)), None);
+    assert_eq!(count(&new, 0), None, "the server's time is not known");
+    assert_eq!(count(&KnownLocks::new(false), 7), None);
     let release = Request::Release { resource: claim.clone(), owner: Owner::sign("w", 1, 2) };
     for (request, reply) in [(&request, Reply::Refused(Refusal::NotNew)), (&release, Reply::Released(true))] {
         known.learn(request, &reply, NodeTime::from_micros(1), true);
         assert!(!commands(&known), "{reply:?}");
-        let granted = Reply::Granted { counter: FencingToken::new(9), begun: None };
-        known.learn(request, &granted, NodeTime::from_micros(1), false);
+        known.learn(&of_claim(&claim), &granted(), NodeTime::from_micros(1), false);
         assert!(commands(&known));
+    }
+}
+
+fn of_claim(claim: &Resource) -> Request {
+    match acquire("a", None) {
+        Request::Acquire { owner, ttl, propose, tolerance, keep, ticket, .. } => {
+            Request::Acquire { resource: claim.clone(), owner, ttl, propose, tolerance, keep, ticket }
+        }
+        other => other,
     }
 }
