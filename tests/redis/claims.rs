@@ -260,6 +260,38 @@ async fn a_duplicate_gets_the_first_result_and_another_payload_is_refused() {
     b.close().await;
 }
 
+/// Checks that an attempt asks a server again where plain commands found the record of an earlier attempt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_another_worker_gave_up_is_claimed_by_one_call() {
+    let servers = RedisCluster::start(5).unwrap();
+    let (a, b) = (quorum(&servers, "a"), quorum(&servers, "b"));
+    a.ready(PATIENCE).await.expect("a majority votes");
+    b.ready(PATIENCE).await.expect("a majority votes");
+    let taken = async |claims: &Claims, id: &str| loop {
+        match claims.claim(id).await.expect("every server is up") {
+            ClaimOutcome::Claimed(claim) => return claim,
+            // A server may not have received the release yet.
+            ClaimOutcome::InProgress { .. } => a.env().sleep(Duration::from_millis(2)).await,
+            other => panic!("{other:?}"),
+        }
+    };
+    for number in 0..4 {
+        let limited = number % 2 == 0;
+        let of =
+            |quorum: &Quorum| if limited { claims(quorum) } else { Claims::new(quorum, "plain").ttl(TTL) };
+        let id = format!("m-{number}");
+        let first = taken(&of(&a), &id).await;
+        let (attempt, token) = (first.attempt(), first.fencing_token().expect("it is held"));
+        first.abandon().await.expect("every server is up");
+        let second = taken(&of(&b), &id).await;
+        assert_eq!(second.attempt(), attempt + u32::from(limited), "{id}");
+        assert!(second.fencing_token().expect("it is held") > token, "{id}");
+        second.complete("fine").await.expect("a majority");
+    }
+    a.close().await;
+    b.close().await;
+}
+
 /// Returns the number of script calls that the first of `servers` has served.
 fn script_calls(servers: &RedisCluster) -> u64 {
     let stats = servers[0].command(&["INFO", "commandstats"]);

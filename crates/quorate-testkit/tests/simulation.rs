@@ -122,6 +122,7 @@ fn all_is_reached(total: &Summary) {
         ("acquire refused marker", 200),
         ("acquire refused stale", 2_000),
         // What plain commands set in vain.
+        ("acquire refused notnew", 200),
         ("acquire mayhold failed", 100),
         ("acquire mayhold marker", 20),
         ("acquire mayhold queued", 80),

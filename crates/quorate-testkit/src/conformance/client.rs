@@ -183,7 +183,7 @@ impl<N: Node> TestClient<N> {
 }
 
 /// The state of a resource, as the reply to [`Request::Inspect`] reports it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ResourceState {
     pub(super) holder: Option<(Owner, Option<Duration>)>,
     pub(super) counter: Option<u64>,

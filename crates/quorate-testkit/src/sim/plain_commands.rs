@@ -16,8 +16,8 @@ const SCRIPT_OF: u64 = 8;
 /// Serves acquires of locks and claims as plain commands do on a Redis server, in place of the engine. The module `redis` sends
 /// most acquires in this way; its `transaction` module has the rules.
 ///
-/// In two ways the simulation is stricter than the module `redis`: a lock is known to all sessions of a server at once, and an
-/// acquire need not wait for a second after a refusal.
+/// The simulation differs from the module `redis`: what a session knows, all sessions of a server know at once, and an acquire
+/// need not wait for a second after a refusal.
 #[derive(Debug, Default)]
 pub(super) struct PlainCommands(Mutex<Session>);
 

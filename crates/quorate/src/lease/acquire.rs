@@ -215,7 +215,7 @@ impl<'a, D: RoundData> Round<'a, D> {
             }
             tokio::select! { biased;
                 Some(vote) = self.raised.recv() => self.on_raised(&vote),
-                // The drivers answer every request. So every attempt is decided before this channel closes.
+                // The drivers answer every request. So every attempt is decided.
                 Some(vote) = self.votes.recv() => self.on_vote(&vote),
                 Some(()) = OptionFuture::from(alarm.as_mut()), if set_to < NEVER => {
                     (alarm, set_to) = (None, NEVER);
@@ -226,7 +226,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         self.hand_over()
     }
 
-    /// Sends the first request of an attempt to nodes that it has not asked.
+    /// Sends the first request of an attempt to nodes that it has not asked, or asks again.
     fn ask(&mut self, ticket: u64, nodes: &[usize]) {
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
         attempt.tally.ask(nodes);
@@ -315,7 +315,11 @@ impl<'a, D: RoundData> Round<'a, D> {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         if attempt.is_asked_again(vote) {
-            return self.ask(vote.ticket, &[vote.node]);
+            let node = vec![vote.node];
+            return match self.later {
+                Some(_) => self.go_on(vote.ticket, Next::Ask(node)),
+                None => self.ask(vote.ticket, &node),
+            };
         }
         match attempt.step {
             Step::Acquiring => attempt.tally.count(vote),

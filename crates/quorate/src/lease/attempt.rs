@@ -74,10 +74,11 @@ impl<D: RoundData> Attempt<D> {
     }
 
     /// Returns whether the node must be asked again, because commands could not acquire the claim there, and notes that it is.
-    /// It is asked again once, and only by an open attempt: the release of one that has ended may be on its way.
+    /// It is asked again twice at most, and only by an open attempt: the release of one that has ended may be on its way.
     pub(super) fn is_asked_again(&mut self, vote: &Vote) -> bool {
         let is_not_new = matches!(vote.answer, Answer::Reply(Reply::Refused(Refusal::NotNew)));
-        if !is_not_new || !self.is_open() || self.asked_again.contains(&vote.node) {
+        let times = self.asked_again.iter().filter(|node| **node == vote.node).count();
+        if !is_not_new || !self.is_open() || times == 2 {
             return false;
         }
         self.asked_again.push(vote.node);

@@ -28,7 +28,7 @@ pub(crate) struct Handshake {
     pub(crate) facts: ServerFacts,
     /// True if the connection now uses RESP3, so that the server can push.
     pub(crate) pushes: bool,
-    /// True if locks may be acquired by plain commands in a transaction.
+    /// True if locks and claims may be acquired by plain commands in a transaction.
     pub(crate) commands: bool,
 }
 

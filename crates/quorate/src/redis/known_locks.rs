@@ -14,7 +14,8 @@ const KNOWN_FOR: Duration = Duration::from_secs(3600);
 /// refused. So the counters of the nodes would run apart under contention, and raises would fail.
 const CONTENDED_FOR: Duration = Duration::from_secs(1);
 
-/// The largest number of locks that are known. If more are used in turn, scripts acquire some of them.
+/// The largest number of locks that are known, and of claims that are known not to be new. If more are used in turn, scripts
+/// acquire some of the locks, and some claims are asked for once more.
 const KNOWN_MAX: usize = 1_024;
 
 /// The locks that a session may acquire by plain commands, because a script has acquired them on the same session; and the
@@ -28,14 +29,15 @@ pub(crate) struct KnownLocks {
 
 #[derive(Debug, Default)]
 struct Locks {
-    /// The node time of the last reply to an acquire.
+    /// The node time of the last reply.
     latest: NodeTime,
     /// By the hash of the lock's name, so that the list keeps no names. A lock that is taken for another one is refused: its
     /// counter does not follow that of the other.
     known: BTreeMap<u64, Known>,
     /// The hashes of the names of claims of which the server has data of an earlier attempt. Commands cannot acquire those.
-    /// A claim that is missing here, or is taken for another one, costs a request that is refused or a script.
-    used_claims: BTreeSet<u64>,
+    /// A claim that is missing here, or is taken for another one, costs a request that is refused or a script. The second set
+    /// has the earlier ones: once the first is full, it takes the place of the second.
+    used_claims: [BTreeSet<u64>; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +51,13 @@ struct Known {
     /// True if the lock also has readers. Scripts serve it, because a node refuses a downgrade once it has counted the attempt
     /// of a loser.
     is_shared: bool,
+}
+
+impl Locks {
+    fn is_used(&self, claim: &Resource) -> bool {
+        let has_any = self.used_claims.iter().any(|used| !used.is_empty());
+        has_any && self.used_claims.iter().any(|used| used.contains(&hash_of(claim)))
+    }
 }
 
 impl KnownLocks {
@@ -71,12 +80,16 @@ impl KnownLocks {
             // The server's clock shows a time between these two when it sets the record in time.
             let proposed = NodeTime::from_micros(propose.get());
             let is_near = [all.latest, not_after].iter().all(|time| proposed.distance(*time) <= *tolerance);
-            let is_used = || !all.used_claims.is_empty() && all.used_claims.contains(&hash_of(resource));
-            return (self.enabled && is_known && is_soon && is_near && !is_used()).then_some(0);
+            return (self.enabled && is_known && is_soon && is_near && !all.is_used(resource)).then_some(0);
         }
         let known = all.known.get(&hash_of(resource))?;
         let is_free = known.contended_until <= all.latest && all.latest <= not_after;
         (is_free && !known.is_shared && not_after < known.until).then_some(known.count)
+    }
+
+    /// Notes the server's time in a reply.
+    pub(crate) fn saw(&self, at: NodeTime) {
+        self.all().latest = at;
     }
 
     /// Learns from the reply of a script or, if `by_commands` is true, of the plain commands.
@@ -117,17 +130,20 @@ impl KnownLocks {
 
     fn learn_claim(&self, resource: &Resource, reply: &Reply, at: NodeTime) {
         let mut all = self.all();
-        all.latest = all.latest.max(at);
+        all.latest = at;
         match reply {
+            Reply::Refused(Refusal::Marker(_)) | Reply::MayHold(Refusal::Marker(_)) => all.known.clear(),
             // The count outlives the lease, so that a later token is larger. What commands may have set is in the way of others.
             Reply::Refused(Refusal::NotNew) | Reply::MayHold(_) | Reply::Released(true) => {
-                if all.used_claims.len() >= KNOWN_MAX {
-                    all.used_claims.clear();
+                if all.used_claims[0].len() >= KNOWN_MAX {
+                    all.used_claims.swap(0, 1);
+                    all.used_claims[0].clear();
                 }
-                all.used_claims.insert(hash_of(resource));
+                all.used_claims[0].insert(hash_of(resource));
             }
-            Reply::Granted { .. } | Reply::Done(_) if !all.used_claims.is_empty() => {
-                all.used_claims.remove(&hash_of(resource));
+            Reply::Granted { .. } | Reply::Done(_) if all.is_used(resource) => {
+                let hash = hash_of(resource);
+                all.used_claims.iter_mut().for_each(|used| _ = used.remove(&hash));
             }
             _ => {}
         }
@@ -241,5 +257,32 @@ mod tests {
         }
         let last = acquire(&KNOWN_MAX.to_string());
         assert_eq!(known.count(&last, at(100)), Some(7));
+    }
+
+    /// Regression guard: once the set of used claims was full, the claims whose nodes were just asked again were forgotten.
+    #[test]
+    fn a_claim_that_is_not_new_is_remembered_though_many_follow() {
+        let known = KnownLocks::new(true);
+        let of = |number: usize| match acquire("a") {
+            Request::Acquire { owner, ttl, propose, tolerance, keep, ticket, .. } => {
+                let resource = Resource::claim("s", &number.to_string()).unwrap();
+                Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket }
+            }
+            other => other,
+        };
+        known.saw(at(30));
+        let may = |number| known.count(&of(number), at(30)).is_some();
+        for number in 0..5 * KNOWN_MAX {
+            assert!(may(number));
+            known.learn(&of(number), &Reply::Refused(Refusal::NotNew), at(30), true);
+            assert!(!may(number) && !may(number.saturating_sub(KNOWN_MAX - 1)), "{number}");
+        }
+        let all: usize = known.all().used_claims.iter().map(BTreeSet::len).sum();
+        assert!(all <= 2 * KNOWN_MAX);
+        known.learn(&of(5 * KNOWN_MAX - 1), &granted(), at(30), false);
+        assert!(
+            may(5 * KNOWN_MAX - 1),
+            "what is granted and done is new for the next attempt, or is found done"
+        );
     }
 }

@@ -191,6 +191,7 @@ impl Replies {
                 None => cause,
             });
         }
+        self.known.saw(self.node_time);
         for reply in &mut self.replies {
             if let (
                 Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text) | Refusal::Unable(text))

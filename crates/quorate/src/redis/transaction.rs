@@ -123,15 +123,19 @@ pub(crate) fn replies<'a>(
         None
     };
     // With a lock, the last value is that of EXISTS.
-    let is_queued = values.last().is_some_and(|queues| matches!(queues, Value::Int(1..)));
+    let acquires: Vec<_> = acquires.collect();
+    let has_lock = acquires.iter().any(|(request, _)| is_of_lock(request));
+    let (values, is_queued) = match values.split_last() {
+        Some((queues, values)) if has_lock => (values, *queues != Value::Int(0)),
+        _ => (values, false),
+    };
     let mut values = values.iter();
     let mut next = || values.next().ok_or_else(too_few);
-    let (mut replies, mut locks) = (Vec::new(), 0);
+    let mut replies = Vec::with_capacity(acquires.len());
     for (request, last) in acquires {
         let Request::Acquire { resource, .. } = request else { continue };
         let is_lock = !resource.is_claim();
         let (set, increment) = (next()?, if is_lock { next()? } else { &Value::Nil });
-        locks += usize::from(is_lock);
         let key = |of: for<'b> fn(&'b Keys, &'b Resource) -> Key<'b>| of(&terms.keys, resource).concat();
         replies.push(match (set, &against) {
             (Value::Nil | Value::Text(_) | Value::Error(_), Some(why)) => Reply::MayHold(why.clone()),
@@ -150,10 +154,14 @@ pub(crate) fn replies<'a>(
             (other, _) => return Err(mismatch(other, "SET")),
         });
     }
-    match values.len() == usize::from(locks > 0) {
-        true => Ok((time, replies)),
-        false => Err(unexpected("too many replies in a transaction")),
+    match values.len() {
+        0 => Ok((time, replies)),
+        more => Err(unexpected(&format!("{more} replies too many in a transaction"))),
     }
+}
+
+fn is_of_lock(request: &Request) -> bool {
+    matches!(request, Request::Acquire { resource, .. } if !resource.is_claim())
 }
 
 /// Returns the reply to an acquire of a claim whose record has been set.
@@ -194,13 +202,15 @@ fn not_claimed(stored: &[u8], time: NodeTime, key: impl Fn() -> String) -> Reply
 /// Returns the end of the lease in the record of a claim that is not done, in milliseconds, and the owner.
 fn holder_of(record: &str) -> Option<(u64, &str)> {
     let mut parts = record.strip_prefix("c:")?.splitn(7, ':');
-    let held = digits(parts.next()?)?;
+    let mut number = |digits_max| parts.next().filter(|text| text.len() <= digits_max).and_then(digits);
+    let held = number(16)?;
     // The count, its end, the attempts and their end.
-    for _ in 0..4 {
-        digits(parts.next()?)?;
+    for digits_max in [20, 16, 10, 16] {
+        number(digits_max)?;
     }
     let payload = parts.next()?;
-    payload.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some((held, parts.next()?))
+    let is_sound = payload.len() <= 64 && payload.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_sound.then_some((held, parts.next()?))
 }
 
 /// Returns the count of a grant, which must be larger than that of an earlier one.

@@ -101,7 +101,7 @@ impl<D: RoundData> Tally<D> {
         matches!(self.slots[node], Slot::Spared)
     }
 
-    /// Marks nodes that had been spared as asked. The caller must ask them now.
+    /// Marks nodes as asked. The caller must ask them now.
     pub fn ask(&mut self, nodes: &[usize]) {
         nodes.iter().for_each(|&node| self.slots[node] = Slot::Pending);
     }

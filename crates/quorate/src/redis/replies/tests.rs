@@ -299,7 +299,20 @@ fn a_claim_is_granted_by_commands_only_if_it_is_new_and_everything_fits() {
         let shown = format!("{results:?}");
         assert_eq!(claimed(results).unwrap(), [reply], "{shown}");
     }
-    for odd in ["", "x", "c:", "c:1:2:3:4:5", "c:1:2:3:4:5:x", "c:-1:2:3:4:5::w", "c:1:2:3:4:5:xy:w", "d:x"] {
+    let long = format!("c:9000:7:9000:0:0:{}:w", "a".repeat(65));
+    for odd in [
+        "",
+        "x",
+        "c:",
+        "c:1:2:3:4:5",
+        "c:1:2:3:4:5:x",
+        "c:-1:2:3:4:5::w",
+        "c:1:2:3:4:5:xy:w",
+        "d:x",
+        "c:18446744073709551615:7:9000:0:0::w",
+        "c:9000:7:9000:99999999999:0::w",
+        &long,
+    ] {
         let reply = claimed([s(odd), stamp(), in_time()]).unwrap();
         assert!(matches!(&reply[..], [Reply::Refused(Refusal::WrongType(_))]), "{odd}: {reply:?}");
     }

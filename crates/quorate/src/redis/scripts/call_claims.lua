@@ -34,7 +34,7 @@ local a = 4
 for i = 1, #letters, 2 do
   local letter, digit = byte(letters, i, i + 1)
   local k, s = (i + 3) / 2, last - 4 * (digit - 47) + 1
-  local key, owner, reply, arg_count = keys[k], args[a], nil, 1
+  local key, owner, reply, arg_count = keys[k], args[a], nil, nil
   if not may_set then
     -- The item's script refuses the item, or releases the claim.
   elseif letter == 101 or letter == 102 then
