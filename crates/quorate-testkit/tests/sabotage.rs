@@ -168,7 +168,7 @@ const CASES: &[Case] = &[
     // --- replacement of the node set ---
     Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 300)
         .on("replace")
-        .from(247),
+        .from(138),
     // --- the rules of jobs ---
     Case::worker("a concurrency key without its limit", &[Sabotage::KeyIgnored], "rules: ", 200),
     Case::worker("an end that is followed again", &[Sabotage::FollowedAgain], "rules: ", 200),

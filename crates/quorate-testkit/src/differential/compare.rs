@@ -10,6 +10,9 @@ use std::{fmt, sync::Arc, time::Duration};
 /// lifetime, 3 ms, plus a server's rounding.
 const BRIEF: Duration = Duration::from_millis(8);
 
+/// The time to a deadline that is so far away that scripts serve the batch: plain commands need one within an hour.
+const FAR: Duration = Duration::from_secs(7_200);
+
 /// The largest permitted difference between the time in a reply and the node's clock.
 const SLACK: Duration = Duration::from_secs(30);
 
@@ -233,7 +236,7 @@ async fn finally(target: &mut dyn DynTarget, mut batch: Batch) -> Result<BatchRe
         if let [Reply::State { holder: Some((holder, _)), .. }] = &seen.replies[..]
             && holder == owner
         {
-            batch.not_after = batch.not_after + Duration::from_secs(3_600);
+            batch.not_after = batch.not_after + FAR;
         }
     }
     let mut said = target.ask(batch.clone()).await?;
@@ -275,7 +278,7 @@ impl Late {
 
     fn time(self, wall: NodeTime) -> NodeTime {
         match self {
-            Self::InTime => wall + Duration::from_secs(3_600),
+            Self::InTime => wall + FAR,
             Self::Soon => wall + Duration::from_secs(1),
             Self::Never => NodeTime::from_micros(u64::MAX),
             Self::Past => wall - Duration::from_secs(10),

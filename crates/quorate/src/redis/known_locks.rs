@@ -131,8 +131,10 @@ impl KnownLocks {
     fn learn_claim(&self, resource: &Resource, reply: &Reply, at: NodeTime) {
         let mut all = self.all();
         all.latest = at;
+        if reply.other_marker().is_some() {
+            all.known.clear();
+        }
         match reply {
-            Reply::Refused(Refusal::Marker(_)) | Reply::MayHold(Refusal::Marker(_)) => all.known.clear(),
             // The count outlives the lease, so that a later token is larger. What commands may have set is in the way of others.
             Reply::Refused(Refusal::NotNew) | Reply::MayHold(_) | Reply::Released(true) => {
                 if all.used_claims[0].len() >= KNOWN_MAX {
