@@ -44,7 +44,7 @@ pub struct QuorumConfig {
     pub node_timeout: Duration,
     /// Asks all nodes for a lock or a message at once. If false, a majority is asked first; for one lock, all workers ask
     /// the same majority. The other nodes are asked only if one of these refuses, fails or is late. A lease
-    /// that is still held after a tenth of its TTL is extended to all nodes. Either value is safe, and workers may differ.
+    /// that is still held after a second is extended to all nodes. Either value is safe, and workers may differ.
     /// Default false.
     pub ask_all_nodes: bool,
     /// The longest TTL of any lease, and therefore the minimum wait of a node that lost its memory. Shared by all

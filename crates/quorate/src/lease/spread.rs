@@ -3,6 +3,9 @@
 use crate::env::BootTime;
 use std::time::Duration;
 
+/// The time for which a lease is held before it is extended to the other nodes. A tenth of the TTL is used instead if it is
+/// shorter. Most messages are done by then.
+const SPREAD_AFTER: Duration = Duration::from_secs(1);
 const NEVER: BootTime = BootTime::from_nanos(u64::MAX);
 
 /// The spread of one lease: the nodes that its acquire did not ask, and when each of these nodes is asked. A
@@ -27,11 +30,11 @@ struct SparedNode {
 }
 
 impl Spread {
-    /// Returns the spread of a lease that was acquired at `now`, after a tenth of its TTL. Its acquire did not ask `nodes`.
+    /// Returns the spread of a lease that was acquired at `now`. Its acquire did not ask `nodes`.
     pub(crate) fn new(nodes: &[usize], now: BootTime, ttl: Duration) -> Self {
-        let after = ttl / 10;
-        let nodes = nodes.iter().map(|&node| SparedNode { node, at: now + after, asked: false }).collect();
-        Self { nodes, retry_every: after }
+        let at = now + SPREAD_AFTER.min(ttl / 10);
+        let nodes = nodes.iter().map(|&node| SparedNode { node, at, asked: false }).collect();
+        Self { nodes, retry_every: ttl / 10 }
     }
 
     /// Returns the time of the next request, if there is one.
