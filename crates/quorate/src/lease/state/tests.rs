@@ -184,14 +184,14 @@ fn thrifty() -> LeaseState {
 #[test]
 fn a_lease_that_is_still_held_is_extended_to_the_nodes_that_were_spared() {
     let mut held = thrifty();
-    assert_eq!(held.wake(), at(1050));
-    assert!(held.due(at(1049)).is_empty());
+    assert_eq!(held.wake(), at(2000));
+    assert!(held.due(at(1999)).is_empty());
     assert_eq!(held.unasked().collect::<Vec<_>>(), [3, 4]);
-    assert_eq!(held.due(at(1050)), [3, 4]);
+    assert_eq!(held.due(at(2000)), [3, 4]);
     assert_eq!(held.unasked().count(), 0, "from now on they may hold it");
-    (3..5).for_each(|node| _ = held.count(at(1051), &extended(node, 1050)));
+    (3..5).for_each(|node| _ = held.count(at(2001), &extended(node, 2000)));
     assert_eq!(held.valid_until(), Some(at(1000 + 9698)), "it is no renewal");
-    held.forget_unless(at(1100), |node, _| node != 1);
+    held.forget_unless(at(2100), |node, _| node != 1);
     assert_eq!(held.valid_until(), Some(at(1000 + 9698)), "and one of them may forget now");
 }
 
@@ -206,25 +206,25 @@ fn a_short_lease_is_spread_sooner() {
 #[test]
 fn the_spread_asks_no_health_check_and_ignores_a_limit_that_is_covered() {
     let mut held = thrifty();
-    held.limit(Some(at(5000)));
-    assert!(!held.wants_to_extend(at(1050)), "no health check is due");
-    held.health_checked(at(1040), false);
-    assert_eq!(held.due(at(1050)), [3, 4], "nor does a failed one prevent it");
-    held.count(at(1060), &late(3, 1050));
-    held.count(at(1060), &extended(4, 1050));
-    assert!(!held.wants_to_extend(at(1540)), "a spread that failed is no renewal either");
-    assert_eq!(held.due(at(2060)), [3], "and is repeated, although the grants last until the limit");
+    held.limit(Some(at(8000)));
+    assert!(!held.wants_to_extend(at(2000)), "no health check is due");
+    held.health_checked(at(1990), false);
+    assert_eq!(held.due(at(2000)), [3, 4], "nor does a failed one prevent it");
+    held.count(at(2010), &late(3, 2000));
+    held.count(at(2010), &extended(4, 2000));
+    assert!(!held.wants_to_extend(at(2490)), "a spread that failed is no renewal either");
+    assert_eq!(held.due(at(3010)), [3], "and is repeated, although the grants last until the limit");
 }
 
 #[test]
 fn a_failed_spread_is_left_to_the_first_round_of_extensions() {
     let mut held = thrifty();
-    assert_eq!(held.due(at(1050)), [3, 4]);
-    (3..5).for_each(|node| _ = held.count(at(1150), &late(node, 1050)));
-    assert_eq!(held.wake(), at(2150));
-    assert_eq!(held.due(at(2150)), [3, 4]);
+    assert_eq!(held.due(at(2000)), [3, 4]);
+    (3..5).for_each(|node| _ = held.count(at(2100), &late(node, 2000)));
+    assert_eq!(held.wake(), at(3100));
+    assert_eq!(held.due(at(3100)), [3, 4]);
     assert_eq!(held.due(at(4400)), [0, 1, 2], "two votes are pending");
-    (3..5).for_each(|node| _ = held.count(at(4410), &late(node, 2150)));
+    (3..5).for_each(|node| _ = held.count(at(4410), &late(node, 3100)));
     (0..3).for_each(|node| _ = held.count(at(4410), &extended(node, 4400)));
     assert!(held.due(at(6000)).is_empty(), "the round is won");
 }
@@ -234,7 +234,7 @@ fn a_bare_majority_ends_with_the_memory_of_one_node_and_the_work_is_told() {
     let mut held = thrifty();
     held.forget_unless(at(1020), |node, _| node != 2);
     assert_eq!(held.advance(at(1020)), [LeaseEvent::StepDown, LeaseEvent::Lost]);
-    assert!(held.due(at(1050)).is_empty(), "nothing is spread any more");
+    assert!(held.due(at(2000)).is_empty(), "nothing is spread any more");
     assert_eq!(held.unasked().collect::<Vec<_>>(), [3, 4]);
 }
 
@@ -281,21 +281,21 @@ fn a_lease_that_too_few_nodes_still_store_ends_at_once() {
 fn a_holder_vouches_for_later_grants_only_after_a_majority_has_extended_its_lease_since() {
     let mut held = thrifty();
     let token = FencingToken::new;
-    assert_eq!(held.due(at(1050)), [3, 4]);
-    held.count(at(1051), &extended(4, 1050));
-    held.count(at(1051), &later_grants(3, 1050, 9));
+    assert_eq!(held.due(at(2000)), [3, 4]);
+    held.count(at(2001), &extended(4, 2000));
+    held.count(at(2001), &later_grants(3, 2000, 9));
     assert_eq!(held.token_for(3), token(7));
-    assert_eq!(held.due(at(1051)), [0, 1, 2, 4], "a round of its own, at once");
-    (0..2).for_each(|node| _ = held.count(at(1052), &extended(node, 1051)));
-    assert_eq!((held.token_for(3), held.due(at(1052)).len()), (token(7), 0), "two are no majority");
-    held.count(at(1053), &extended(2, 1051));
+    assert_eq!(held.due(at(2001)), [0, 1, 2, 4], "a round of its own, at once");
+    (0..2).for_each(|node| _ = held.count(at(2002), &extended(node, 2001)));
+    assert_eq!((held.token_for(3), held.due(at(2002)).len()), (token(7), 0), "two are no majority");
+    held.count(at(2003), &extended(2, 2001));
     assert_eq!((held.token_for(3), held.token_for(0)), (token(9), token(7)));
-    assert_eq!(held.wake(), at(1053));
-    assert_eq!(held.due(at(1053)), [3]);
+    assert_eq!(held.wake(), at(2003));
+    assert_eq!(held.due(at(2003)), [3]);
     // Another attempt has been granted in the meantime. There is no second extra round.
-    held.count(at(1054), &later_grants(3, 1053, 10));
-    assert_eq!((held.token_for(3), held.due(at(1054)).len()), (token(7), 0));
-    held.count(at(1055), &extended(4, 1051));
+    held.count(at(2004), &later_grants(3, 2003, 10));
+    assert_eq!((held.token_for(3), held.due(at(2004)).len()), (token(7), 0));
+    held.count(at(2005), &extended(4, 2001));
     let next = held.wake();
     assert!(next > at(4000), "{next:?}");
     assert_eq!(held.due(next), [0, 1, 2, 3, 4]);
