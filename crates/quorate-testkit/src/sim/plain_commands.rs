@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(bench.ask(3_000, of(&second, 3_000_000)), Reply::Granted { counter, begun: None });
 
         let (mut far, apart) = (Bench::new(), Duration::from_micros(9_000_001));
-        far.0.session().latest = NodeTime::from_micros(9_000_000);
+        far.ask(9_000, Request::Inspect { resource: claim.clone() });
         assert_eq!(
             far.ask(1, of(&first, 9_001_001)),
             Reply::MayHold(Refusal::Clock { apart }),
