@@ -18,8 +18,8 @@ use crate::redis::{
 const WORK_OF_PAGE: usize = 16;
 
 /// Encodes a batch as calls of scripts, and of plain commands for the acquires of claims and of `known` locks. Consecutive
-/// requests on locks and claims are grouped. Other consecutive requests of one family of scripts share a call. A page of a ledger after the first one
-/// is an HSCAN and a script call. An empty batch is encoded as TIME.
+/// requests on locks and claims are grouped. Other consecutive requests of one family of scripts share a call. A page of a
+/// ledger after the first one is an HSCAN and a script call. An empty batch is encoded as TIME.
 pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded, known: &KnownLocks) -> Encoded {
     // This estimate of the batch's size avoids reallocations. An acquire takes slightly more than 256 bytes.
     let room = 256 * (batch.requests.len() + 1);
