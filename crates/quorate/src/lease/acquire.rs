@@ -457,7 +457,7 @@ impl<'a, D: RoundData> Round<'a, D> {
                 params: Arc::clone(&shared),
                 grants: attempt.tally.granted().collect(),
                 spared: attempt.tally.spared().collect(),
-                late: late.take(),
+                late: late.take().filter(|_| attempt.tally.awaited().next().is_some()),
                 deadline: Arc::clone(&deadline),
             };
             if !inner.command(RenewerCommand::Adopt(Box::new(adoption))) {

@@ -41,7 +41,8 @@ pub(crate) struct Adoption {
     pub(crate) grants: Vec<(usize, Grant)>,
     /// The nodes that the acquire did not ask.
     pub(crate) spared: Vec<usize>,
-    /// The channel of the votes that arrive after the acquire was decided.
+    /// The channel of the votes that arrive after the acquire was decided. `None` if no node is awaited, because a channel takes
+    /// more memory than the rest of a lease.
     pub(crate) late: Option<VoteReceiver>,
     pub(crate) deadline: Arc<LeaseDeadline>,
 }

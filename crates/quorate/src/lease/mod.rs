@@ -105,7 +105,7 @@ mod renewer;
 mod run;
 mod shown;
 mod signal;
-mod spread;
+mod slot;
 mod state;
 mod transfer;
 mod wait;

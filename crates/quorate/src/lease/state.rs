@@ -3,7 +3,7 @@
 use crate::{
     config::{QuorumConfig, majority},
     env::BootTime,
-    lease::{StepDownCause, event::LeaseEvent, params::LeaseParams, spread::Spread},
+    lease::{StepDownCause, event::LeaseEvent, params::LeaseParams, slot::Slot},
     node::{FencingToken, Owner, Refusal, Reply, Resource},
     vote::{Answer, NodeOutcome, Vote, quorum_th},
 };
@@ -11,6 +11,9 @@ use std::{sync::Arc, time::Duration};
 
 /// The number of steps into which a third of the TTL is divided. Renewal times are rounded to these steps.
 const TICKS: u32 = 128;
+/// The time for which a lease is held before it is extended to the nodes that its acquire did not ask. A tenth of the TTL is
+/// used instead if it is shorter. Most messages are done by then.
+const SPREAD_AFTER: Duration = Duration::from_secs(1);
 const NEVER: BootTime = BootTime::from_nanos(u64::MAX);
 
 /// The state of one held lease, on which the renewer's decisions depend.
@@ -23,7 +26,6 @@ pub(crate) struct LeaseState {
     slots: Box<[Slot]>,
     /// The time until which the grants in `slots` make the lease valid. `None` without a majority of them.
     extended_until: Option<BootTime>,
-    spread: Spread,
     /// The time at which the latest round of extensions began. `None` before the first round.
     round: Option<BootTime>,
     renew_at: BootTime,
@@ -54,65 +56,6 @@ enum ExtraRound {
     Used,
 }
 
-/// The last answer of a node that did not extend the lease.
-#[derive(Debug)]
-struct Refused {
-    /// The time at which the answer arrived. If the node repeats that it has counted the same later grants, the
-    /// time of the first such answer.
-    at: BootTime,
-    outcome: NodeOutcome,
-}
-
-impl Refused {
-    /// Returns the counter of a node that reported later grants.
-    fn later_grants(&self) -> Option<FencingToken> {
-        match self.outcome {
-            NodeOutcome::Refused(Refusal::LaterGrants { counter }) => Some(counter),
-            _ => None,
-        }
-    }
-}
-
-/// The state of one node. It is kept small, because a worker may hold very many leases.
-#[derive(Debug)]
-struct Slot {
-    /// The time at which the latest request that this node granted was sent. [`NEVER`] without a grant.
-    sent: BootTime,
-    /// The node's memory epoch at that grant.
-    memory: u64,
-    /// The time at which the node is asked again. [`NEVER`] if it is not.
-    retry_at: BootTime,
-    /// The last answer of the node, if the node did not grant. Nearly always, it granted.
-    otherwise: Option<Box<Refused>>,
-    asked: bool,
-}
-
-impl Slot {
-    fn new() -> Self {
-        Self { sent: NEVER, memory: 0, retry_at: NEVER, otherwise: None, asked: false }
-    }
-
-    /// Returns the time at which the latest request that this node granted was sent.
-    fn granted(&self) -> Option<BootTime> {
-        (self.sent < NEVER).then_some(self.sent)
-    }
-
-    /// Notes that the node did not extend the lease.
-    fn refused(&mut self, now: BootTime, outcome: NodeOutcome) {
-        let before = self.otherwise.take().filter(|before| before.later_grants().is_some());
-        let mut refused = Refused { at: now, outcome };
-        if let Some(before) = before.filter(|before| before.later_grants() == refused.later_grants()) {
-            refused.at = before.at;
-        }
-        self.otherwise = Some(Box::new(refused));
-    }
-
-    /// Returns the counter of a node that reported later grants.
-    fn later_grants(&self) -> Option<FencingToken> {
-        self.otherwise.as_ref()?.later_grants()
-    }
-}
-
 /// Returns whether the node may still store the lease according to its answer to an extension.
 fn stores_lease(answer: &Answer) -> bool {
     !matches!(answer, Answer::Reply(Reply::Held { .. } | Reply::Refused(Refusal::LaterGrants { .. })))
@@ -139,7 +82,6 @@ impl LeaseState {
             token,
             slots: (0..nodes).map(|_| Slot::new()).collect(),
             extended_until: None,
-            spread: Spread::default(),
             round: None,
             renew_at,
             validity: config.validity(params.ttl),
@@ -156,12 +98,13 @@ impl LeaseState {
     /// Notes that the acquire did not ask `nodes`. The lease is extended to them after it has been held for a
     /// short time.
     pub(crate) fn spare(&mut self, now: BootTime, nodes: &[usize]) {
-        self.spread = Spread::new(nodes, now, self.params.ttl);
+        let at = now + SPREAD_AFTER.min(self.params.ttl / 10);
+        nodes.iter().for_each(|&node| self.slots[node].spare(at));
     }
 
     /// Iterates over the nodes to which no message of this lease was sent.
     pub(crate) fn unasked(&self) -> impl Iterator<Item = usize> {
-        self.spread.unasked()
+        self.slots.iter().enumerate().filter_map(|(node, slot)| slot.is_unasked().then_some(node))
     }
 
     /// Sets the time at which validity ends, even if the nodes extend the lease further.
@@ -179,7 +122,7 @@ impl LeaseState {
         self.unhealthy = !healthy;
         if !healthy {
             self.renew_at = now + self.retry_every;
-            self.slots.iter_mut().for_each(|slot| slot.retry_at = NEVER);
+            self.slots.iter_mut().filter(|slot| !slot.spreads()).for_each(|slot| slot.ask_again(None));
         }
     }
 
@@ -195,11 +138,7 @@ impl LeaseState {
     /// Records that a node granted a request that was sent at `sent`. An earlier time does not replace a later
     /// one of the same memory epoch.
     pub(crate) fn granted(&mut self, node: usize, sent: BootTime, epoch: u64) {
-        let slot = &mut self.slots[node];
-        slot.otherwise = None;
-        slot.retry_at = NEVER;
-        if slot.granted().is_none_or(|before| slot.memory != epoch || before < sent) {
-            (slot.sent, slot.memory) = (sent, epoch);
+        if self.slots[node].grant(sent, epoch) {
             self.grants_changed();
         }
     }
@@ -215,16 +154,16 @@ impl LeaseState {
     pub(crate) fn count(&mut self, now: BootTime, vote: &Vote) -> bool {
         let before = (self.extended_until, self.round_won());
         let slot = &mut self.slots[vote.node];
-        slot.asked = false;
+        slot.answered();
         match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Extended), Some(sent)) => {
                 self.granted(vote.node, sent, vote.memory.epoch);
                 // The vote is on a request of an earlier round, which the node had not answered when the
                 // present round began. So the node has not been asked in this round, and is asked now.
                 let behind = self.round.is_some_and(|began| sent < began);
-                self.slots[vote.node].retry_at = if behind { now } else { NEVER };
+                self.slots[vote.node].ask_again(behind.then_some(now));
                 self.retry_vouched(now);
-                let asks = self.slots.iter().any(|slot| slot.retry_at <= now);
+                let asks = self.slots.iter().any(|slot| slot.retry_at() <= now);
                 asks || before != (self.extended_until, self.round_won())
             }
             (answer, sent) => {
@@ -232,7 +171,7 @@ impl LeaseState {
                 slot.refused(now, NodeOutcome::of(answer));
                 if ended {
                     // The node no longer stores the lease, so its earlier grant has ended too.
-                    slot.sent = NEVER;
+                    slot.remove_grant_if(|_| true);
                     self.grants_changed();
                 }
                 // A node that must not vote is not asked again before the next round.
@@ -252,8 +191,8 @@ impl LeaseState {
     }
 
     fn vouched(&self, slot: &Slot) -> Option<FencingToken> {
-        let refused = slot.otherwise.as_ref()?;
-        refused.later_grants().filter(|_| self.round_since(refused.at) == Some(true))
+        let (counter, at) = slot.later_grants()?;
+        (self.round_since(at) == Some(true)).then_some(counter)
     }
 
     /// If `node` has just reported later grants, lets it be asked again at once if the holder can vouch for them, or
@@ -275,7 +214,7 @@ impl LeaseState {
         for node in 0..self.slots.len() {
             let slot = &self.slots[node];
             if slot.later_grants().is_some() && self.vouched(slot).is_some() {
-                self.slots[node].retry_at = now;
+                self.slots[node].ask_again(Some(now));
             }
         }
     }
@@ -283,15 +222,13 @@ impl LeaseState {
     /// Ignores the answer of a node that may have lost its memory since it answered. The node is asked again
     /// later.
     pub(crate) fn discount(&mut self, now: BootTime, node: usize) {
-        self.slots[node].asked = false;
+        self.slots[node].answered();
         self.ask_again(now, node, true);
     }
 
-    /// Sets the time at which a node that did not extend the lease is asked again. Before the first round of
-    /// extensions, the spread sets this time for the nodes that the acquire did not ask.
+    /// Sets the time at which a node that did not extend the lease is asked again.
     fn ask_again(&mut self, now: BootTime, node: usize, again: bool) {
-        let spreads = again && self.round.is_none() && self.spread.failed(node, now);
-        self.slots[node].retry_at = if again && !spreads { now + self.retry_every } else { NEVER };
+        self.slots[node].ask_again(again.then(|| now + self.retry_every));
     }
 
     /// Removes the grants of nodes that may have lost their memory, that is, for which `remembers` returns
@@ -299,11 +236,8 @@ impl LeaseState {
     /// once.
     pub(crate) fn forget_unless(&mut self, now: BootTime, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
-            if slot.granted().is_some() && !remembers(node, slot.memory) {
-                slot.sent = NEVER;
-                if self.params.extended {
-                    self.renew_at = now;
-                }
+            if slot.remove_grant_if(|memory| !remembers(node, memory)) && self.params.extended {
+                self.renew_at = now;
             }
         }
         self.grants_changed();
@@ -337,21 +271,13 @@ impl LeaseState {
         }
         let settled = self.settled();
         let in_round = |slot: &Slot| whole_round && !(extra && slot.later_grants().is_some());
-        let again = |slot: &Slot| now >= slot.retry_at && (!settled || self.vouched(slot).is_some());
-        let ask = |slot: &Slot| in_round(slot) || again(slot);
-        let due = |node: &usize| {
-            let slot = &self.slots[*node];
-            !slot.asked && (ask(slot) || self.spread.is_due(*node, now))
-        };
+        let again = |slot: &Slot| slot.spreads() || !settled || self.vouched(slot).is_some();
+        let ask = |slot: &Slot| in_round(slot) || (now >= slot.retry_at() && again(slot));
+        let due = |node: &usize| !self.slots[*node].is_asked() && ask(&self.slots[*node]);
         let due: Vec<usize> = (0..self.slots.len()).filter(due).collect();
-        for &node in &due {
-            self.slots[node].asked = true;
-            self.slots[node].retry_at = NEVER;
-            self.spread.asked(node);
-        }
+        due.iter().for_each(|&node| self.slots[node].asked());
         if whole_round {
-            // Every node has been asked, so the spread has ended.
-            self.spread = Spread::default();
+            self.slots.iter_mut().for_each(Slot::end_spread);
         }
         due
     }
@@ -417,16 +343,21 @@ impl LeaseState {
 
     /// Returns the time of the next request to a node. There are no requests after the step-down has begun.
     pub(crate) fn sends_at(&self) -> BootTime {
-        self.spread.next().map_or(self.asks_at(), |spreads| spreads.min(self.asks_at()))
+        self.next(|slot| slot.spreads()).min(self.asks_at())
     }
 
     /// Returns the time at which nodes are asked again to extend the lease. There are no requests after the
     /// step-down has begun.
     fn asks_at(&self) -> BootTime {
         let settled = self.settled();
-        let wants = |slot: &&Slot| !slot.asked && (!settled || self.vouched(slot).is_some());
-        let retry = self.slots.iter().filter(wants).map(|slot| slot.retry_at).min();
-        retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
+        let again = |slot: &Slot| !slot.spreads() && (!settled || self.vouched(slot).is_some());
+        self.next(again).min(self.renew_at)
+    }
+
+    /// Returns the time at which the first of these nodes is asked.
+    fn next(&self, wants: impl Fn(&Slot) -> bool) -> BootTime {
+        let slots = self.slots.iter().filter(|slot| !slot.is_asked() && wants(slot));
+        slots.map(Slot::retry_at).min().unwrap_or(NEVER)
     }
 
     pub(crate) fn stage(&self) -> LeaseEvent {
@@ -438,7 +369,7 @@ impl LeaseState {
     pub(crate) fn round_since(&self, began: BootTime) -> Option<bool> {
         let extended =
             self.slots.iter().filter(|slot| slot.granted().is_some_and(|sent| sent >= began)).count();
-        let pending = self.slots.iter().filter(|slot| slot.asked).count();
+        let pending = self.slots.iter().filter(|slot| slot.is_asked()).count();
         if extended >= self.majority() {
             Some(true)
         } else if extended + pending < self.majority() {
@@ -450,8 +381,8 @@ impl LeaseState {
 
     /// Returns the last answer of each node. A node whose grant does not count in the present round is *pending*.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
-        self.slots.iter().map(|slot| match &slot.otherwise {
-            Some(refused) => refused.outcome.clone(),
+        self.slots.iter().map(|slot| match slot.outcome() {
+            Some(outcome) => outcome.clone(),
             None if slot.granted() >= self.round.or(Some(BootTime::default())) => NodeOutcome::Granted,
             None => NodeOutcome::Pending,
         })

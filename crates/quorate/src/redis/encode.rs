@@ -8,8 +8,8 @@ use crate::redis::{
     encoded::{Encoded, ExpectedReply},
     groups::{Group, Groups, WORK_A_CALL, grouped},
     keys::Keys,
-    known_locks::KnownLocks,
     ledger_page,
+    plain_acquires::PlainAcquires,
     scripts::{Loaded, Script},
     transaction,
 };
@@ -17,10 +17,10 @@ use crate::redis::{
 /// The work of a page of a ledger.
 const WORK_OF_PAGE: usize = 16;
 
-/// Encodes a batch as calls of scripts, and of plain commands for the acquires of claims and of `known` locks. Consecutive
+/// Encodes a batch as calls of scripts, and of plain commands for the acquires that `plain` permits. Consecutive
 /// requests on locks and claims are grouped. Other consecutive requests of one family of scripts share a call. A page of a
 /// ledger after the first one is an HSCAN and a script call. An empty batch is encoded as TIME.
-pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded, known: &KnownLocks) -> Encoded {
+pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded, plain: &PlainAcquires) -> Encoded {
     // This estimate of the batch's size avoids reallocations. An acquire takes slightly more than 256 bytes.
     let room = 256 * (batch.requests.len() + 1);
     let encoded = Encoded { bytes: Vec::with_capacity(room), ..Encoded::default() };
@@ -28,7 +28,7 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded, known: &Known
     let mut encoder = Encoder { batch, keys, scripts, encoded, call, script, work: 0, groups };
     for (position, request) in batch.requests.iter().enumerate() {
         match grouped(request) {
-            Some(resource) => encoder.add_to_group(resource, position, request, known),
+            Some(resource) => encoder.add_to_group(resource, position, request, plain),
             None => encoder.add(position, request),
         }
     }
@@ -54,9 +54,9 @@ impl<'a> Encoder<'a> {
         resource: &Resource,
         position: usize,
         request: &'a Request,
-        known: &KnownLocks,
+        plain: &PlainAcquires,
     ) {
-        let count = known.count(request, self.batch.not_after);
+        let count = plain.exceeds(request, self.batch.not_after);
         let group = match request {
             _ if count.is_some() => Group::Commands,
             _ if resource.is_claim() => Group::Claims,

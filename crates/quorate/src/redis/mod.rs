@@ -87,12 +87,12 @@ mod groups;
 mod handshake;
 mod item;
 mod keys;
-mod known_locks;
 mod ledger_page;
 mod link;
 mod names;
 mod node;
 mod open;
+mod plain_acquires;
 #[doc(hidden)]
 pub mod probe;
 mod pubsub;

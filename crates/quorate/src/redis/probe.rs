@@ -9,8 +9,8 @@ use crate::redis::{
     encoded::Encoded,
     fault, handshake,
     keys::Keys,
-    known_locks::KnownLocks,
     link::Link,
+    plain_acquires::PlainAcquires,
     replies::Replies,
     scripts::{Loaded, Script},
     wire::{self, ReadError, Reader, Writer},
@@ -53,7 +53,8 @@ pub fn replies(bytes: &[u8], piece: usize, expected: &[ExpectedReply]) -> Result
     let requests = order.iter().map(acquire).collect();
     let encoded = Encoded { expected: expected.to_vec(), order, counts, ..Encoded::default() };
     let batch = Batch { requests, not_after: NodeTime::from_micros(u64::MAX), stamp: "stamp".into() };
-    let mut replies = Replies::new(encoded, batch, &Keys::new(""), Arc::new(KnownLocks::new(false)), false);
+    let mut replies =
+        Replies::new(encoded, batch, &Keys::new(""), Arc::new(PlainAcquires::new(false)), false);
     while !replies.is_complete() {
         let next = reader.next().now_or_never().unwrap_or(Err(ReadError::Malformed("it waits")));
         replies.add(&next.map_err(|error| fault::of_broken("the server", &error))?, None);
@@ -107,8 +108,8 @@ impl Calls {
     /// Returns a batch as bytes, the expected reply to each of its calls, and the positions of its requests in the order of
     /// the replies.
     pub fn encode(&self, batch: &Batch) -> (Vec<u8>, Vec<ExpectedReply>, Vec<usize>) {
-        let known = KnownLocks::new(false);
-        let Encoded { bytes, expected, order, .. } = encode(batch, &self.keys, &self.scripts, &known);
+        let plain = PlainAcquires::new(false);
+        let Encoded { bytes, expected, order, .. } = encode(batch, &self.keys, &self.scripts, &plain);
         (bytes, expected, order)
     }
 

@@ -7,8 +7,8 @@ use crate::{
         fault,
         item::item,
         keys::Keys,
-        known_locks::KnownLocks,
         ledger_page::Page,
+        plain_acquires::PlainAcquires,
         reply::{array, mismatch, number, shown, time, unexpected},
         resp::Value,
         transaction::{self, Terms},
@@ -26,7 +26,7 @@ pub(crate) struct Replies {
     /// The counts of the acquires whose replies are expected.
     counts: vec::IntoIter<u64>,
     terms: Terms,
-    known: Arc<KnownLocks>,
+    plain: Arc<PlainAcquires>,
     /// The number of commands of the present transaction that were answered, and the error of the first that was refused.
     queued: usize,
     not_queued: Option<String>,
@@ -41,13 +41,13 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Begins with no replies to `batch`. What they show of locks is added to `known`. `of_primary` is true if the server was
+    /// Begins with no replies to `batch`. `plain` learns from them. `of_primary` is true if the server was
     /// no replica at the handshake.
     pub(crate) fn new(
         encoded: Encoded,
         batch: Batch,
         keys: &Keys,
-        known: Arc<KnownLocks>,
+        plain: Arc<PlainAcquires>,
         of_primary: bool,
     ) -> Self {
         let Batch { requests, not_after, stamp } = batch;
@@ -58,7 +58,7 @@ impl Replies {
             order: encoded.order,
             counts: encoded.counts.into_iter(),
             terms: Terms { not_after, stamp, keys: keys.clone() },
-            known,
+            plain,
             queued: 0,
             not_queued: None,
             node_time: NodeTime::default(),
@@ -178,7 +178,7 @@ impl Replies {
     fn add_reply(&mut self, reply: Reply, by_commands: bool) {
         let request = self.order.get(self.replies.len()).and_then(|position| self.requests.get(*position));
         if let Some(request) = request {
-            self.known.learn(request, &reply, self.node_time, by_commands);
+            self.plain.learn(request, &reply, self.node_time, by_commands);
         }
         self.replies.push(reply);
     }
@@ -191,7 +191,7 @@ impl Replies {
                 None => cause,
             });
         }
-        self.known.saw(self.node_time);
+        self.plain.saw(self.node_time);
         for reply in &mut self.replies {
             if let (
                 Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text) | Refusal::Unable(text))

@@ -5,8 +5,8 @@ use crate::redis::{
     encode::encode,
     handshake::Handshake,
     keys::Keys,
-    known_locks::KnownLocks,
     link::Link,
+    plain_acquires::PlainAcquires,
     pubsub::PubSub,
     replies::Replies,
     scripts::Loaded,
@@ -39,7 +39,7 @@ pub struct RedisSession {
     io: Arc<SharedIo>,
     keys: Keys,
     scripts: Loaded,
-    known: Arc<KnownLocks>,
+    plain: Arc<PlainAcquires>,
     /// The subscriptions of the session. `None` if the server cannot push.
     pubsub: Option<PubSub>,
     /// True if the server was no replica at the handshake.
@@ -67,17 +67,17 @@ impl RedisSession {
         let watch = Watch { facts: handshake.facts, login };
         env.spawn(serve(env.clone(), Arc::clone(&io), gone.clone(), push_sender, watch));
         let pubsub = handshake.pushes.then_some(pubsub);
-        let known = Arc::new(KnownLocks::new(handshake.commands));
-        Self { io, keys, scripts: handshake.scripts, known, pubsub, of_primary, gone }
+        let plain = Arc::new(PlainAcquires::new(handshake.commands));
+        Self { io, keys, scripts: handshake.scripts, plain, pubsub, of_primary, gone }
     }
 }
 
 impl Session for RedisSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
-        let mut encoded = encode(&batch, &self.keys, &self.scripts, &self.known);
+        let mut encoded = encode(&batch, &self.keys, &self.scripts, &self.plain);
         let bytes = mem::take(&mut encoded.bytes);
         let (delivery, reply) = reply_slot();
-        let replies = Replies::new(encoded, batch, &self.keys, Arc::clone(&self.known), self.of_primary);
+        let replies = Replies::new(encoded, batch, &self.keys, Arc::clone(&self.plain), self.of_primary);
         self.io.submit(bytes, PendingReply::Batch { replies, delivery });
         reply
     }

@@ -12,7 +12,7 @@
 //! | The marker is read after the keys were set | a node that was flushed grants what others hold (model) |
 //! | The count is larger than that of an earlier grant | a counter that was lost starts again at one, and the attempt's raise fails |
 //! | A script treats a counter without an end as missing: only INCRBY starts such a counter | a smaller token after a larger one (model) |
-//! | A refused lock is acquired by scripts until one is granted, and for a second ([`KnownLocks`](crate::redis::known_locks::KnownLocks)) | each attempt of others increments the counters, so that raises fail; and reservations are not taken |
+//! | A refused lock is acquired by scripts until one is granted, and for a second ([`PlainAcquires`](crate::redis::plain_acquires::PlainAcquires)) | each attempt of others increments the counters, so that raises fail; and reservations are not taken |
 //! | The commands are one transaction | a forced release between a SET and its INCRBY gives two owners one count; a cut append-only file leaves a key without its count |
 //! | A claim's record outlives its lease by the retention of the count | a smaller token after a larger one (model) |
 //! | A claim is granted only if the proposed time is near the server's | the same (model) |

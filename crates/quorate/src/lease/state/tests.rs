@@ -200,7 +200,7 @@ fn a_short_lease_is_spread_sooner() {
     let params = LeaseParams { ttl: Duration::from_millis(200), ..*held().params };
     let mut short = LeaseState { params: params.into(), ..held() };
     short.spare(at(1000), &[4]);
-    assert_eq!(short.spread.next(), Some(at(1020)));
+    assert_eq!(short.sends_at(), at(1020));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn the_spread_asks_no_health_check_and_ignores_a_limit_that_is_covered() {
     held.count(at(2010), &late(3, 2000));
     held.count(at(2010), &extended(4, 2000));
     assert!(!held.wants_to_extend(at(2490)), "a spread that failed is no renewal either");
-    assert_eq!(held.due(at(3010)), [3], "and is repeated, although the grants last until the limit");
+    assert_eq!(held.due(at(2510)), [3], "and is repeated, although the grants last until the limit");
 }
 
 #[test]
@@ -221,10 +221,10 @@ fn a_failed_spread_is_left_to_the_first_round_of_extensions() {
     let mut held = thrifty();
     assert_eq!(held.due(at(2000)), [3, 4]);
     (3..5).for_each(|node| _ = held.count(at(2100), &late(node, 2000)));
-    assert_eq!(held.wake(), at(3100));
-    assert_eq!(held.due(at(3100)), [3, 4]);
+    assert_eq!(held.wake(), at(2600));
+    assert_eq!(held.due(at(2600)), [3, 4]);
     assert_eq!(held.due(at(4400)), [0, 1, 2], "two votes are pending");
-    (3..5).for_each(|node| _ = held.count(at(4410), &late(node, 3100)));
+    (3..5).for_each(|node| _ = held.count(at(4410), &late(node, 2600)));
     (0..3).for_each(|node| _ = held.count(at(4410), &extended(node, 4400)));
     assert!(held.due(at(6000)).is_empty(), "the round is won");
 }

@@ -26,10 +26,10 @@ fn runs(encoded: &Encoded) -> Vec<usize> {
 }
 
 fn encoded(requests: Vec<Request>) -> Encoded {
-    encoded_with(requests, &KnownLocks::new(false))
+    encoded_with(requests, &PlainAcquires::new(false))
 }
 
-fn encoded_with(requests: Vec<Request>, known: &KnownLocks) -> Encoded {
+fn encoded_with(requests: Vec<Request>, known: &PlainAcquires) -> Encoded {
     let names = Script::ALL.iter().map(|script| format!("{script:?}")).collect();
     let batch = Batch { requests, not_after: NodeTime::from_micros(7), stamp: "stamp".into() };
     encode(&batch, &Keys::new("p:"), &Loaded::new(names).unwrap(), known)
@@ -248,8 +248,8 @@ fn a_later_page_is_a_scan_and_a_script_call() {
 }
 
 /// Returns the locks that a script has just acquired.
-fn known(names: &[&str]) -> KnownLocks {
-    let known = KnownLocks::new(true);
+fn known(names: &[&str]) -> PlainAcquires {
+    let known = PlainAcquires::new(true);
     for name in names {
         known.learn(&acquire(name, None), &granted(), NodeTime::from_micros(1), false);
     }
@@ -257,8 +257,8 @@ fn known(names: &[&str]) -> KnownLocks {
 }
 
 /// Returns what a session knows after a reply at this time of the server.
-fn of_time(micros: u64) -> KnownLocks {
-    let known = KnownLocks::new(true);
+fn of_time(micros: u64) -> PlainAcquires {
+    let known = PlainAcquires::new(true);
     known.learn(&acquire("any", None), &granted(), NodeTime::from_micros(micros), false);
     known
 }
@@ -280,7 +280,7 @@ fn acquire(name: &str, ticket: Option<Owner>) -> Request {
 }
 
 #[test]
-fn acquires_of_known_locks_are_one_transaction_between_the_releases_and_the_scripts() {
+fn acquires_of_plain_acquires_are_one_transaction_between_the_releases_and_the_scripts() {
     let ticket = Some(Owner::sign("w", 3, 4));
     let requests = vec![
         acquire("new", None),
@@ -356,13 +356,13 @@ fn new_claims_share_a_transaction_with_locks_and_precede_the_other_requests_on_c
 fn a_claim_that_is_not_new_or_has_a_distant_deadline_is_acquired_by_a_script() {
     let claim = Resource::claim("s", "x").unwrap();
     let request = of_claim(&claim);
-    let commands = |known: &KnownLocks| {
+    let commands = |known: &PlainAcquires| {
         matches!(encoded_with(vec![request.clone()], known).expected[..], [ExpectedReply::Commands { .. }])
     };
     let (known, hour) = (known(&["a"]), NodeTime::from_micros(7) + Duration::from_secs(3600));
     assert!(commands(&known));
-    let count = |known: &KnownLocks, micros| known.count(&request, NodeTime::from_micros(micros));
-    assert_eq!([count(&known, 0), known.count(&request, hour)], [None, None]);
+    let count = |known: &PlainAcquires, micros| known.exceeds(&request, NodeTime::from_micros(micros));
+    assert_eq!([count(&known, 0), known.exceeds(&request, hour)], [None, None]);
     // The worker's clock shows 7 µs, and its time may be one second from the server's: between 1 µs and the deadline.
     assert_eq!(
         [count(&known, 1_000_007), count(&known, 1_000_008)],
@@ -371,9 +371,9 @@ fn a_claim_that_is_not_new_or_has_a_distant_deadline_is_acquired_by_a_script() {
     );
     let later = of_time(2_000_000);
     assert_eq!([count(&later, 2_000_000), count(&later, 2_000_001)], [None, None]);
-    let new = KnownLocks::new(true);
+    let new = PlainAcquires::new(true);
     assert_eq!(count(&new, 0), None, "the server's time is not known");
-    assert_eq!(count(&KnownLocks::new(false), 7), None);
+    assert_eq!(count(&PlainAcquires::new(false), 7), None);
     let release = Request::Release { resource: claim.clone(), owner: Owner::sign("w", 1, 2) };
     for (request, reply) in [(&request, Reply::Refused(Refusal::NotNew)), (&release, Reply::Released(true))] {
         known.learn(request, &reply, NodeTime::from_micros(1), true);

@@ -27,7 +27,7 @@ fn replies_to(expected: Vec<ExpectedReply>) -> Replies {
 
 fn begun(encoded: Encoded, requests: Vec<Request>) -> Replies {
     let batch = Batch { requests, not_after: NodeTime::from_micros(9_000_000), stamp: "stamp".into() };
-    Replies::new(encoded, batch, &Keys::new(""), Arc::new(KnownLocks::new(false)), false)
+    Replies::new(encoded, batch, &Keys::new(""), Arc::new(PlainAcquires::new(false)), false)
 }
 
 fn acquire(resource: Resource) -> Request {

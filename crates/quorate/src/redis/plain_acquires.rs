@@ -18,10 +18,10 @@ const CONTENDED_FOR: Duration = Duration::from_secs(1);
 /// acquire some of the locks, and some claims are asked for once more.
 const KNOWN_MAX: usize = 1_024;
 
-/// The locks that a session may acquire by plain commands, because a script has acquired them on the same session; and the
-/// claims that it may not, because they are not new.
+/// The acquires that a session sends as plain commands: of locks that a script has acquired on the same session, and of claims that
+/// are not known to be used.
 #[derive(Debug)]
-pub(crate) struct KnownLocks {
+pub(crate) struct PlainAcquires {
     /// False if the server, or the permissions of its user, do not allow the plain commands.
     enabled: bool,
     locks: Mutex<Locks>,
@@ -60,15 +60,15 @@ impl Locks {
     }
 }
 
-impl KnownLocks {
+impl PlainAcquires {
     /// Returns an empty list. It remains empty if `enabled` is false.
     pub(crate) fn new(enabled: bool) -> Self {
         Self { enabled, locks: Mutex::default() }
     }
 
-    /// Returns the count of the last grant by a script, if the lock may be acquired by plain commands until `not_after`.
-    /// Returns zero for a claim that may.
-    pub(crate) fn count(&self, request: &Request, not_after: NodeTime) -> Option<u64> {
+    /// Returns the count that a grant by plain commands must exceed, if they may serve the request until `not_after`: that of
+    /// the last grant by a script. A new claim has no count yet, so zero.
+    pub(crate) fn exceeds(&self, request: &Request, not_after: NodeTime) -> Option<u64> {
         let Request::Acquire { resource, propose, tolerance, ticket: None, .. } = request else {
             return None;
         };
@@ -203,15 +203,15 @@ mod tests {
 
     #[test]
     fn a_lock_is_known_after_a_grant_by_a_script_for_half_of_its_retention() {
-        let (known, lock) = (KnownLocks::new(true), acquire("a"));
-        assert_eq!(known.count(&lock, at(100)), None);
+        let (known, lock) = (PlainAcquires::new(true), acquire("a"));
+        assert_eq!(known.exceeds(&lock, at(100)), None);
         known.learn(&acquire("a"), &granted(), at(100), false);
-        assert_eq!(known.count(&lock, at(100)), Some(7));
+        assert_eq!(known.exceeds(&lock, at(100)), Some(7));
         known.learn(&acquire("a"), &granted(), at(119), true);
-        assert_eq!([119, 120].map(|seconds| known.count(&lock, at(seconds))), [Some(7), None]);
+        assert_eq!([119, 120].map(|seconds| known.exceeds(&lock, at(seconds))), [Some(7), None]);
         known.learn(&acquire("a"), &Reply::MayHold(Refusal::Marker(None)), at(100), true);
-        assert_eq!(known.count(&lock, at(101)), None, "the node may have lost the counter");
-        let disabled = KnownLocks::new(false);
+        assert_eq!(known.exceeds(&lock, at(101)), None, "the node may have lost the counter");
+        let disabled = PlainAcquires::new(false);
         disabled.learn(&acquire("a"), &granted(), at(100), false);
         assert_eq!(disabled.count(&lock, at(100)), None);
     }
@@ -220,19 +220,19 @@ mod tests {
     fn a_refused_lock_is_acquired_by_scripts_until_a_grant_and_for_a_second() {
         let lock = acquire("a");
         for refusal in [held(), Reply::MayHold(Refusal::Queued), Reply::MayHold(Refusal::Stale)] {
-            let known = KnownLocks::new(true);
+            let known = PlainAcquires::new(true);
             known.learn(&acquire("a"), &granted(), at(100), false);
-            assert_eq!(known.count(&lock, at(110)), Some(7));
+            assert_eq!(known.exceeds(&lock, at(110)), Some(7));
             known.learn(&acquire("a"), &refusal, at(110), true);
             known.learn(&acquire("b"), &granted(), at(115), false);
-            assert_eq!(known.count(&lock, at(116)), None, "only a script may have what is missing");
+            assert_eq!(known.exceeds(&lock, at(116)), None, "only a script may have what is missing");
             known.learn(&acquire("a"), &granted(), at(115), false);
-            assert_eq!(known.count(&lock, at(116)), Some(7));
+            assert_eq!(known.exceeds(&lock, at(116)), Some(7));
             known.learn(&acquire("a"), &held(), at(116), false);
             known.learn(&acquire("a"), &granted(), at(116), false);
-            assert_eq!(known.count(&lock, at(119)), None, "within a second");
+            assert_eq!(known.exceeds(&lock, at(119)), None, "within a second");
             known.learn(&acquire("b"), &granted(), at(117), false);
-            assert_eq!(known.count(&lock, at(119)), Some(7));
+            assert_eq!(known.exceeds(&lock, at(119)), Some(7));
         }
     }
 
@@ -243,28 +243,28 @@ mod tests {
             Request::Share { resource: lock.clone(), owner: Owner::sign("w", 1, 2), ttl: KEEP, ticket: None };
         let readers = Reply::Held { owner: Owner::from_node(Owner::READERS), remaining: None };
         for (request, reply) in [(share, Reply::Shared), (acquire("a"), readers)] {
-            let known = KnownLocks::new(true);
+            let known = PlainAcquires::new(true);
             known.learn(&request, &reply, at(100), false);
             known.learn(&acquire("a"), &granted(), at(102), false);
-            assert_eq!(known.count(&acquire("a"), at(104)), None, "{request:?}");
+            assert_eq!(known.exceeds(&acquire("a"), at(104)), None, "{request:?}");
         }
     }
 
     #[test]
-    fn the_number_of_known_locks_is_bounded() {
-        let known = KnownLocks::new(true);
+    fn the_number_of_plain_acquires_is_bounded() {
+        let known = PlainAcquires::new(true);
         for number in 0..=KNOWN_MAX {
             known.learn(&acquire(&number.to_string()), &granted(), at(100), false);
             assert!(known.all().known.len() <= KNOWN_MAX);
         }
         let last = acquire(&KNOWN_MAX.to_string());
-        assert_eq!(known.count(&last, at(100)), Some(7));
+        assert_eq!(known.exceeds(&last, at(100)), Some(7));
     }
 
     /// Regression guard: once the set of used claims was full, the claims whose nodes were just asked again were forgotten.
     #[test]
     fn a_claim_that_is_not_new_is_remembered_though_many_follow() {
-        let known = KnownLocks::new(true);
+        let known = PlainAcquires::new(true);
         let of = |number: usize| match acquire("a") {
             Request::Acquire { owner, ttl, propose, tolerance, keep, ticket, .. } => {
                 let resource = Resource::claim("s", &number.to_string()).unwrap();
@@ -273,7 +273,7 @@ mod tests {
             other => other,
         };
         known.saw(at(30));
-        let may = |number| known.count(&of(number), at(30)).is_some();
+        let may = |number| known.exceeds(&of(number), at(30)).is_some();
         for number in 0..5 * KNOWN_MAX {
             assert!(may(number));
             known.learn(&of(number), &Reply::Refused(Refusal::NotNew), at(30), true);
