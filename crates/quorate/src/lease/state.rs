@@ -343,7 +343,7 @@ impl LeaseState {
 
     /// Returns the time of the next request to a node. There are no requests after the step-down has begun.
     pub(crate) fn sends_at(&self) -> BootTime {
-        self.next(|slot| slot.spreads()).min(self.asks_at())
+        self.next(Slot::spreads).min(self.asks_at())
     }
 
     /// Returns the time at which nodes are asked again to extend the lease. There are no requests after the

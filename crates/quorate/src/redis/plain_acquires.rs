@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(known.exceeds(&lock, at(101)), None, "the node may have lost the counter");
         let disabled = PlainAcquires::new(false);
         disabled.learn(&acquire("a"), &granted(), at(100), false);
-        assert_eq!(disabled.count(&lock, at(100)), None);
+        assert_eq!(disabled.exceeds(&lock, at(100)), None);
     }
 
     #[test]

@@ -15,11 +15,12 @@ use crate::{
         run::{
             Cancel,
             assign::{LiveWorker, OpenRuns},
+            next_start::NextStart,
             on_leader::{Began, Run, RunEnd},
             opened::Opened,
             span::run_span,
         },
-        store::{next_start::NextStart, snapshot::LedgerSnapshot},
+        store::snapshot::LedgerSnapshot,
     },
     session::Sessions,
 };

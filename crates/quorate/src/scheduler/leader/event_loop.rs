@@ -10,7 +10,7 @@ use crate::{
         alert::JobAlert,
         control::IncomingRequest,
         job::Job,
-        leader::{active_runs::ActiveRuns, leading::Leading},
+        leader::{active_runs::ActiveRuns, history_writer::HistoryWriter, leading::Leading},
         plan::{
             active_run::Withdrawal,
             definitions::Definitions,
@@ -22,10 +22,9 @@ use crate::{
             stand_still::{ClockChange, StandStill},
         },
         registry::Phase,
+        run::next_start::NextStart,
         store::{
             GroupFreeze, JobAction, JobResponse, RequestRow,
-            history_writer::HistoryWriter,
-            next_start::NextStart,
             retention::Retention,
             snapshot::{LOW_WATER, LedgerSnapshot, is_outdated},
         },

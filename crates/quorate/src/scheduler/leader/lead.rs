@@ -6,12 +6,14 @@ use crate::{
     sabotage::Sabotage,
     scheduler::{
         control::IncomingRequest,
-        leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
+        leader::{
+            event_loop::EventLoop, history_writer::HistoryWriter, leading::Leading,
+            ledger_writes::LedgerWrites,
+        },
         plan::{definitions::Definitions, planner::Planner},
         registry::Phase,
+        run::next_start::NextStart,
         store::{
-            history_writer::HistoryWriter,
-            next_start::NextStart,
             recorded_ends::{Ends, requested_ends},
             retention::Retention,
             snapshot::LedgerSnapshot,

@@ -2,7 +2,9 @@
 //! results to the planner.
 
 mod active_runs;
+mod end_log;
 mod event_loop;
+mod history_writer;
 mod lead;
 mod leading;
 mod ledger_writes;

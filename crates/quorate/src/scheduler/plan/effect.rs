@@ -8,7 +8,7 @@ use crate::{
         job::{Job, Payload},
         plan::{active_run::Withdrawal, job_id::JobId},
         run::{on_leader::RunEnd, pending_run::PendingRun},
-        store::{JobRequest, JobResponse, history_writer::RunReport, saved_state::SavedState},
+        store::{JobRequest, JobResponse, run_report::RunReport, saved_state::SavedState},
     },
 };
 use std::{sync::Arc, time::Duration};

@@ -11,8 +11,8 @@ use crate::{
         run::pending_run::PendingRun,
         store::{
             HistoryEntry, RunKey, RunRecord,
-            history_writer::{Close, RunReport},
             record_life::{is_kept, record_from},
+            run_report::{Close, RunReport},
             verdict::SkipReason,
         },
     },

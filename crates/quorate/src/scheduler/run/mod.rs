@@ -5,6 +5,7 @@ pub(super) mod assign;
 pub(super) mod assignment;
 mod attempts;
 pub(super) mod cancel;
+pub(super) mod next_start;
 pub(super) mod on_leader;
 pub(super) mod opened;
 mod pace;

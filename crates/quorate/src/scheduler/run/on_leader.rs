@@ -9,8 +9,11 @@ use crate::{
     scheduler::{
         job::{Job, Payload, RunCause, RunGuard, RunOutcome, RunOutput},
         policy::Delivery,
-        run::{Cancel, Execution, ExecutionResult, pending_run::PendingRun, span::record_end},
-        store::{HistoryEntry, RunRecord, next_start::RecordDelay, saved_state::SavedState},
+        run::{
+            Cancel, Execution, ExecutionResult, next_start::RecordDelay, pending_run::PendingRun,
+            span::record_end,
+        },
+        store::{HistoryEntry, RunRecord, saved_state::SavedState},
     },
 };
 use std::{

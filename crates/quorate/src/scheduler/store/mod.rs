@@ -3,21 +3,19 @@
 //! and `control` use this one, which uses none of them.
 
 mod condition;
-mod end_log;
 mod error;
 mod failed_runs;
 mod group_freeze;
 pub(super) mod health;
 mod history;
-pub(super) mod history_writer;
 pub(super) mod job_row;
-pub(super) mod next_start;
 mod record;
 pub(super) mod record_life;
 pub(super) mod recorded_ends;
 mod request;
 mod request_row;
 pub(super) mod retention;
+pub(super) mod run_report;
 pub(super) mod saved_state;
 pub(super) mod snapshot;
 mod stored_job;

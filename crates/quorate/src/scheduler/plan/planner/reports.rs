@@ -12,7 +12,7 @@ use crate::{
             led_job::LedJob,
         },
         run::pending_run::PendingRun,
-        store::{JobRow, history_writer::RunReport},
+        store::{JobRow, run_report::RunReport},
     },
 };
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use crate::{
         },
         policy::Placement,
         run::{on_leader::RunEnd, pending_run::PendingRun},
-        store::{HistoryEntry, history_writer::RunReport},
+        store::{HistoryEntry, run_report::RunReport},
     },
 };
 use std::sync::Arc;

@@ -16,14 +16,13 @@ use crate::{
     ledger::{Answered, Ledger, LedgerError, TermLedger},
     scheduler::{
         counts::Counts,
-        job::Job,
+        leader::end_log::{LoggedEnds, log_end},
+        run::next_start::Starts,
         store::{
             HistoryEntry,
-            end_log::{LoggedEnds, log_end},
-            next_start::Starts,
-            record::RunRecord,
             recorded_ends::Ends,
             retention::Retention,
+            run_report::{Close, RunReport},
         },
     },
 };
@@ -64,22 +63,6 @@ pub(in crate::scheduler) struct HistoryWriter {
     term: Term,
     queue: mpsc::Sender<Order>,
     logged: Mutex<BTreeMap<Arc<str>, LoggedEnds>>,
-}
-
-/// A closed record that this leader must write before the history entry of the run. The leader dropped the run,
-/// or did not execute it in this term.
-#[derive(Debug)]
-pub(in crate::scheduler) struct Close {
-    pub(in crate::scheduler) key: Arc<str>,
-    pub(in crate::scheduler) record: RunRecord,
-}
-
-/// A history entry, and the closed record that must be written before the entry, if there is one.
-#[derive(Debug)]
-pub(in crate::scheduler) struct RunReport {
-    pub(in crate::scheduler) job: Arc<Job>,
-    pub(in crate::scheduler) entry: HistoryEntry,
-    pub(in crate::scheduler) close: Option<Close>,
 }
 
 /// A command from a [`HistoryWriter`] to the task that writes the history.
