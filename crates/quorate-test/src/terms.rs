@@ -1,7 +1,7 @@
 use quorate::election::PastTerm;
 use std::{fmt, sync::Arc};
 
-/// The terms of a group, read by [`Cluster::terms`](crate::Cluster::terms). The nodes keep the newest 200.
+/// The terms of a group, read by [`Cluster::terms`](crate::Cluster::terms). The nodes keep about the newest 200.
 ///
 /// The assertions panic with the whole history.
 #[derive(Clone, Debug, PartialEq, Eq)]

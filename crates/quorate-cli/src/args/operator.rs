@@ -93,7 +93,7 @@ The newest term comes first. The causes: resigned, shut-down, work-ended,
 work-failed, lease-lost (too few nodes extended the lease in time), max-hold,
 unhealthy, forced-release, and unknown: the leader recorded no end, and another
 worker leads now, so its process died or it could not reach a majority. Such a term
-ends, in this list, when the next one begins. The nodes keep the newest 200 terms
+ends, in this list, when the next one begins. The nodes keep about the newest 200 terms
 of a group. Times are of the quorum's clock.
 
 Exit status: 0; 69 no quorum of nodes; 78 configuration.")]

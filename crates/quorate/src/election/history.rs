@@ -8,20 +8,15 @@
 
 use crate::{
     env::WallTime,
-    ledger::{Answered, Ledger, LedgerError, time_below},
-    node::{FencingToken, Record},
+    ledger::{EntryList, Ledger, LedgerError},
+    node::FencingToken,
     vote::NoMajority,
 };
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The number of terms of a group that the nodes keep.
-const TERMS_MAX: usize = 200;
+/// The number of records of a group's terms that the nodes keep. Nearly every term has two.
+const RECORDS_MAX: usize = 400;
 /// The largest number of bytes of a reason that the nodes keep.
 const REASON_MAX: usize = 512;
 
@@ -124,45 +119,39 @@ impl fmt::Display for TermEndCause {
 /// The records of a group's terms. Each term has up to three records, which are never replaced: its beginning, its
 /// end, and the forced release of its lease.
 #[derive(Clone, Debug)]
-pub(super) struct TermRecords(Ledger);
+pub(super) struct TermRecords(EntryList);
 
 impl TermRecords {
     pub(super) fn new(group: &Ledger) -> Self {
-        Self(group.part("terms"))
+        Self(EntryList::new(group.part("terms"), RECORDS_MAX))
     }
 
     /// Stores the beginning of `term`, or its end if `term` has one.
     pub(super) async fn write(&self, term: &PastTerm) -> Result<(), LedgerError> {
-        let (key, record) = (key(term), record(term));
-        match self.0.write(&key, None, &record).await {
-            Err(LedgerError::Standing(_)) => Ok(()),
-            written => written,
-        }
+        // The time of each record is the beginning of the term, so that all records of a term are pruned together.
+        self.0.add(&key(term), term.began, &bounded(term)).await
     }
 
     /// Removes the oldest terms if there are too many, and sets the time for which the nodes keep the others.
     pub(super) async fn prune(&self) -> Result<(), LedgerError> {
-        let answers = self.0.read().await?;
-        if let Some(below) = prune_below(&answers, TERMS_MAX) {
-            self.0.prune(below).await?;
-        }
+        self.0.prune().await?;
         self.keep().await
     }
 
     /// Renews the lifetime of the records on the nodes.
     pub(super) async fn keep(&self) -> Result<(), LedgerError> {
-        self.0.keep(self.retention()).await
+        self.0.ledger().keep(self.retention()).await
     }
 
     /// Returns the time for which the nodes keep the records.
     pub(super) fn retention(&self) -> Duration {
-        self.0.quorum().config().ledger_retention
+        self.0.ledger().quorum().config().ledger_retention
     }
 
     /// Returns the `limit` newest terms, the newest first.
     pub(super) async fn newest(&self, limit: usize) -> Result<Vec<PastTerm>, NoMajority> {
         match self.0.read().await {
-            Ok(answers) => Ok(terms(&answers).into_iter().rev().take(limit).collect()),
+            Ok(records) => Ok(terms(records).into_iter().rev().take(limit).collect()),
             Err(LedgerError::NoMajority(report)) => Err(report),
             // A read of a part has no other error.
             Err(_) => Ok(Vec::new()),
@@ -180,25 +169,21 @@ fn key(term: &PastTerm) -> Arc<str> {
     format!("{:016}/{kind}", term.term.get()).into()
 }
 
-/// Returns the record of a term. Its time is the beginning of the term, so that all records of a term are pruned
-/// together.
-fn record(term: &PastTerm) -> Record {
+/// Returns the term with a reason that is not too long.
+fn bounded(term: &PastTerm) -> PastTerm {
     let mut term = term.clone();
     if let Some(end) = &mut term.end {
         end.reason = crate::node::engine::cut(&end.reason, REASON_MAX).into();
     }
-    let value = serde_json::to_string(&term).unwrap_or_default().into();
-    Record { at: term.began.as_micros(), term: FencingToken::default(), last: true, value }
+    term
 }
 
-/// Returns the terms that any of the nodes stores, the oldest first. A term without a recorded end, after which
+/// Returns the terms of which there are `records`, the oldest first. A term without a recorded end, after which
 /// another term has begun, has ended for an unknown cause.
-fn terms(answers: &[Answered]) -> Vec<PastTerm> {
+fn terms(records: Vec<PastTerm>) -> Vec<PastTerm> {
     let mut terms: BTreeMap<FencingToken, PastTerm> = BTreeMap::new();
     let mut releases: BTreeMap<FencingToken, TermEnd> = BTreeMap::new();
-    for (_, record) in answers.iter().flat_map(|answer| &answer.state.records) {
-        // A record of a later version, which this version cannot read, is left out.
-        let Ok(mut found) = serde_json::from_str::<PastTerm>(&record.value) else { continue };
+    for mut found in records {
         if let Some(release) = found.end.take_if(|end| end.cause == TermEndCause::ForcedRelease) {
             releases.insert(found.term, release);
         }
@@ -233,18 +218,16 @@ fn decisive(own: Option<TermEnd>, release: Option<TermEnd>, next: Option<WallTim
     if is_lost || is_followed { release } else { own }
 }
 
-/// Returns the time before which records must be removed, so that about `kept` terms are left. Returns `None` if there
-/// are no more than that.
-fn prune_below(answers: &[Answered], kept: usize) -> Option<u64> {
-    let records = answers.iter().flat_map(|answer| &answer.state.records);
-    let times: BTreeSet<u64> = records.map(|(_, record)| record.at).collect();
-    time_below(&times.into_iter().collect::<Vec<_>>(), kept)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::LedgerState;
+    use crate::{
+        ledger::{
+            Answered,
+            entry_list::{entries, record},
+        },
+        node::LedgerState,
+    };
 
     fn term(number: u64, end: Option<(u64, TermEndCause)>) -> PastTerm {
         let end = end.map(|(at, cause)| TermEnd { at: WallTime::from_micros(at), cause, reason: "".into() });
@@ -253,7 +236,7 @@ mod tests {
     }
 
     fn node(terms: &[PastTerm]) -> Answered {
-        let mut records: Vec<_> = terms.iter().map(|term| (key(term), record(term))).collect();
+        let mut records: Vec<_> = terms.iter().map(|term| (key(term), record(term.began, term))).collect();
         records.sort_by(|a, b| a.0.cmp(&b.0));
         Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
     }
@@ -262,10 +245,10 @@ mod tests {
     fn a_term_has_the_end_that_its_leader_recorded_and_else_that_of_its_successor() {
         use TermEndCause::{ForcedRelease, LeaseLost, Resigned, Unknown};
         let lasting = [term(9, Some((91, ForcedRelease))), term(9, Some((99, Resigned)))];
-        let found = terms(&[node(&lasting)]);
+        let found = terms(entries(&[node(&lasting)]));
         assert_eq!(found[0].end.as_ref().map(|end| end.cause), Some(Resigned), "it extended its lease again");
         let late = [term(9, Some((91, ForcedRelease))), term(9, Some((120, Resigned))), term(10, None)];
-        let found = terms(&[node(&late)]);
+        let found = terms(entries(&[node(&late)]));
         assert_eq!(
             found[0].end.as_ref().map(|end| end.cause),
             Some(ForcedRelease),
@@ -276,7 +259,7 @@ mod tests {
         // The second node missed the beginning of the first term, and has the forced release of the second.
         let two = node(&[term(2, None), term(2, forced), term(3, None), term(4, None)]);
         for answers in [[one.clone(), two.clone()], [two, one]] {
-            let found = terms(&answers);
+            let found = terms(entries(&answers));
             let ends: Vec<_> = found
                 .iter()
                 .map(|term| term.end.as_ref().map(|end| (end.at.as_micros(), end.cause)))
@@ -287,27 +270,17 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_terms_are_kept_with_their_ends() {
-        let all: Vec<_> = (1..=5)
-            .flat_map(|n| [term(n, None), term(n, Some((n * 10 + 5, TermEndCause::Resigned)))])
-            .collect();
-        let below = |kept| prune_below(&[node(&all)], kept);
-        assert_eq!((below(5), below(4), below(2)), (None, Some(20), Some(40)));
-        assert_eq!(prune_below(&[], 2), None);
-    }
-
-    #[test]
     fn a_term_is_read_as_it_was_written_and_its_reason_is_bounded() {
+        let text = |term: &PastTerm| serde_json::to_string(&bounded(term)).unwrap();
         for cause in TermEndCause::ALL {
             let ended = term(7, Some((75, cause)));
-            let value = record(&ended).value;
+            let value = text(&ended);
             assert!(value.contains(&format!("\"{cause}\"")), "{value}");
             assert_eq!(serde_json::from_str::<PastTerm>(&value).unwrap(), ended);
         }
         let mut long = term(7, Some((75, TermEndCause::WorkFailed)));
         long.end.as_mut().unwrap().reason = "é".repeat(5_000).into();
-        assert!(record(&long).value.len() < 800);
-        let text = r#"{"term":7,"holder":"w7","began":70}"#;
-        assert_eq!(&*record(&term(7, None)).value, text);
+        assert!(text(&long).len() < 800);
+        assert_eq!(text(&term(7, None)), r#"{"term":7,"holder":"w7","began":70}"#);
     }
 }

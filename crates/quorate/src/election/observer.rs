@@ -64,7 +64,7 @@ impl Observer {
         Ok(leader)
     }
 
-    /// Returns the `limit` newest terms of the group, the newest first. The nodes keep the newest 200 terms.
+    /// Returns the `limit` newest terms of the group, the newest first. The nodes keep about the newest 200 terms.
     ///
     /// # Errors
     /// [`NoMajority`] if fewer than a majority answered.

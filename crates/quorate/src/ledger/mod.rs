@@ -37,6 +37,7 @@
 
 #[doc(hidden)]
 pub mod copies;
+pub(crate) mod entry_list;
 mod error;
 mod gather;
 mod operations;
@@ -46,8 +47,8 @@ mod tally;
 
 pub(crate) use copies::{Adopted, FOUNDED, LedgerView, Registered, TermLedger, WAITING_FIX};
 pub use copies::{Copied, CopyAtNode, CopyState, LedgerCopies, Waiting};
+pub(crate) use entry_list::EntryList;
 pub use error::LedgerError;
 pub use operations::{Operation, OperationLog};
-pub(crate) use operations::{prune_below, time_below};
 pub(crate) use record::WriteObserver;
 pub use record::{Answered, Ledger};

@@ -8,7 +8,7 @@ use crate::{
     scheduler::{
         alert::JobAlert,
         control::{
-            audit::{self, AuditEntry},
+            audit::{AuditEntry, AuditLog},
             error::JobsError,
             status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
         },
@@ -445,7 +445,7 @@ impl Jobs {
     /// Safe: the call only reads.
     #[doc(hidden)]
     pub async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, JobsError> {
-        Ok(audit::newest(&answers(audit::part(&self.ledger).read().await)?, limit))
+        answers(AuditLog::new(&self.ledger).newest(limit).await)
     }
 }
 

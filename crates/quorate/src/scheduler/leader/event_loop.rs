@@ -382,8 +382,6 @@ impl<'a> EventLoop<'a> {
                     self.register(id, job, written);
                 }
                 Effect::RemoveRow { key } => self.led.put(&key, None),
-                Effect::KeepState(state) => state.keep(&self.led),
-                Effect::RemoveState(state) => state.remove(&self.led),
                 Effect::Execute(start) => self.runs.execute(start),
                 Effect::Open(start) => self.runs.open(start),
                 Effect::Cancel { key, why } => self.runs.cancel(&key, &why),

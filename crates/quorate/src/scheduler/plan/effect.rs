@@ -8,7 +8,7 @@ use crate::{
         job::{Job, Payload},
         plan::{active_run::Withdrawal, job_id::JobId},
         run::{on_leader::RunEnd, pending_run::PendingRun},
-        store::{JobRequest, JobResponse, run_report::RunReport, saved_state::SavedState},
+        store::{JobRequest, JobResponse, run_report::RunReport},
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -26,10 +26,6 @@ pub(in crate::scheduler) enum Effect {
     Register { id: JobId, job: Arc<str>, key: Arc<str>, value: Arc<str>, due: WallTime },
     /// Removes a row.
     RemoveRow { key: Arc<str> },
-    /// Writes the state of a job that was added again.
-    KeepState(SavedState),
-    /// Removes the state of a removed job.
-    RemoveState(SavedState),
     /// Executes a run on the leader.
     Execute(RunStart),
     /// Opens a run to workers, or continues a run that is already open. The leader's task for the run watches
@@ -60,7 +56,8 @@ pub(in crate::scheduler) struct RunStart {
     /// program.
     pub(in crate::scheduler) owner: Option<JobId>,
     pub(in crate::scheduler) job: Arc<Job>,
-    pub(in crate::scheduler) state: SavedState,
+    /// The state that the job's last run has saved.
+    pub(in crate::scheduler) state: Option<Arc<str>>,
     pub(in crate::scheduler) run: PendingRun,
     /// The payload: that of the request, or that of the job.
     pub(in crate::scheduler) payload: Option<Payload>,

@@ -3,7 +3,10 @@
 use crate::{
     env::WallTime,
     plain::plain,
-    scheduler::store::{JobRow, RecordError, StoredJob, saved_state::SavedState, snapshot::LedgerSnapshot},
+    scheduler::store::{
+        JobRow, RecordError, StoredJob,
+        snapshot::{LedgerSnapshot, STATE_PREFIX, state_key},
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +29,7 @@ pub(in crate::scheduler) fn jobs_in_ledger(
     };
     let open = sealed.requests().filter(|row| !row.is_closed() && selects(row.job()));
     let requested = open.map(|row| Arc::clone(row.job()));
-    of(JobRow::PREFIX).chain(of(SavedState::PREFIX)).chain(requested).collect()
+    of(JobRow::PREFIX).chain(of(STATE_PREFIX)).chain(requested).collect()
 }
 
 /// Returns the keys of a job's row, state and requests. These are all records of the job in the ledger, except
@@ -34,7 +37,7 @@ pub(in crate::scheduler) fn jobs_in_ledger(
 pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<Arc<str>> {
     let of_job = sealed.requests().filter(|row| **row.job() == *job);
     let requests = of_job.map(|row| row.id().key());
-    [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
+    [JobRow::key(job), state_key(job)].into_iter().chain(requests).collect()
 }
 
 /// Logs that the row under `key` is ignored.
@@ -165,10 +168,10 @@ mod tests {
     fn a_row_a_state_or_an_open_request_names_a_job() {
         let jobs = |sealed: &LedgerSnapshot| jobs_in_ledger(sealed, |job| job != "other");
         assert_eq!(jobs(&sealed(Some(row(None)))).into_iter().collect::<Vec<_>>(), [Arc::<str>::from("j")]);
-        let state = |job| (SavedState::key(job), "text".into());
+        let state = |job| (state_key(job), "text".into());
         let found = snapshot([state("k"), state("other")]);
         assert_eq!(jobs(&found).into_iter().collect::<Vec<_>>(), [Arc::<str>::from("k")]);
-        assert_eq!((found.state("k").text().as_deref(), found.state("j").text()), (Some("text"), None));
+        assert_eq!((found.state("k").as_deref(), found.state("j")), (Some("text"), None));
         assert!(jobs(&sealed(None)).is_empty(), "a record of a run does not");
     }
 }

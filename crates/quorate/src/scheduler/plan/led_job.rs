@@ -1,5 +1,4 @@
-//! A job that the leader has: which of its ticks run, wait or are skipped, its row in the ledger, and its saved state. All
-//! decisions depend only on the adopted ledger, the events of the term, and the time.
+//! A job that the leader has: which of its ticks run, wait or are skipped, and its row in the ledger. All decisions depend only on the adopted ledger, the events of the term, and the time.
 
 use crate::{
     env::WallTime,
@@ -10,7 +9,7 @@ use crate::{
         plan::active_run::{ActiveRun, SkippedTick},
         policy::{Jitter, Placement},
         run::pending_run::PendingRun,
-        store::{HistoryEntry, JobRow, Paused, RunRecord, saved_state::SavedState},
+        store::{HistoryEntry, JobRow, Paused, RunRecord},
     },
 };
 use std::{
@@ -47,7 +46,6 @@ pub(in crate::scheduler) struct LedJob {
     row: JobRow,
     /// The freeze of the group, until this job has ended it.
     frozen: Option<Paused>,
-    state: SavedState,
     /// The deadline for a success that has passed, if the leader has noted that.
     overdue: Option<WallTime>,
     jitter: Jitter,
@@ -85,22 +83,15 @@ pub(in crate::scheduler) struct Replaced {
 }
 
 impl LedJob {
-    /// Creates a job with the row and the state that the ledger has. The ticks after `from` are not planned yet.
+    /// Creates a job with the row that the ledger has. The ticks after `from` are not planned yet.
     /// `unfinished` are runs of earlier terms that must still be executed.
-    fn new(
-        job: Arc<Job>,
-        row: JobRow,
-        state: SavedState,
-        from: WallTime,
-        mut unfinished: Vec<PendingRun>,
-    ) -> Self {
+    fn new(job: Arc<Job>, row: JobRow, from: WallTime, mut unfinished: Vec<PendingRun>) -> Self {
         unfinished.sort_by_key(open_first);
         let (since, ended, jitter) = (row.since, row.ended, job.jitters());
         let mut led = Self {
             job,
             row,
             frozen: None,
-            state,
             overdue: None,
             jitter,
             planned: from,
@@ -132,10 +123,6 @@ impl LedJob {
 
     pub(in crate::scheduler) fn row(&self) -> &JobRow {
         &self.row
-    }
-
-    pub(in crate::scheduler) fn state(&self) -> &SavedState {
-        &self.state
     }
 
     /// Returns the time when the run of the next tick is due.

@@ -24,7 +24,7 @@ use crate::{
         store::{
             GroupFreeze, JobRow, LackedJobs,
             record_life::{AHEAD_MAX, held, kept, low_water, window},
-            snapshot::LedgerSnapshot,
+            snapshot::{LedgerSnapshot, state_key},
         },
     },
 };
@@ -424,7 +424,9 @@ impl Planner {
             tracing::info!(group = &*self.group, job = &*job, "{why}");
             let removed = RemovedJob::of_ended(&self.sealed, &job, now);
             self.effects.push(Effect::RemoveRow { key: JobRow::key(&job) });
-            self.effects.push(Effect::RemoveState(removed.state().clone()));
+            if self.sealed.state(&job).is_some() {
+                self.effects.push(Effect::RemoveRow { key: state_key(&job) });
+            }
             self.removed.insert(Arc::clone(&job), removed);
             self.close_requests_of(&job, now);
             self.unknown_runs.end_job(&job, &mut self.effects);

@@ -12,10 +12,10 @@ use crate::{
         policy::{Delivery, Labels},
         registry::JobRegistry,
         run::{
-            Cancel, Execution, ExecutionEnd,
+            Cancel, Execution,
             span::{record_end, run_span},
         },
-        store::{OpenRun, WorkEnd, WorkResult, job_and_tick},
+        store::{OpenRun, WorkEnd, job_and_tick},
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -162,33 +162,23 @@ impl Work {
         };
         let lost = session.lost_token().clone();
         let result = tokio::select! { biased;
-            result = work.run() => Some(result),
+            result = work.run(&quorum.config().worker, began) => Some(result),
             () = lost.cancelled() => None,
         };
-        let Some(result) = result else {
+        let Some(mut result) = result else {
             self.span.record("outcome", RunOutcome::Lost.as_str());
             tracing::warn!(job = &*job.name, run = &**key, "dropped: the session of this worker was lost");
             return;
         };
         // If the handler stopped only because this worker is shutting down, the run's result is *interrupted*.
         // Then it is executed again.
-        let again = result.end == ExecutionEnd::Cancelled
+        let again = result.end == Some(RunOutcome::Cancelled)
             && job.rules.delivery == Delivery::AtLeastOnce
             && !cancel.is_for_good();
-        let end = result.end.of_tick().filter(|_| !again);
-        let (outcome, error) = (end.map_or("interrupted", RunOutcome::as_str), result.error.as_ref());
+        result.end = result.end.filter(|_| !again);
+        let (outcome, error) = (result.end.map_or("interrupted", RunOutcome::as_str), result.error.as_ref());
         record_end(&self.span, outcome, result.attempts, error.unwrap_or(&result.reason));
-        let row = WorkEnd::Done(WorkResult {
-            worker: Arc::clone(&quorum.config().worker),
-            end,
-            reason: result.reason,
-            began,
-            took: Some(result.took),
-            attempts: result.attempts,
-            error: result.error,
-            state: result.state,
-            output: result.output,
-        });
+        let row = WorkEnd::Done(result);
         if output.is_unreleased() {
             // Processes of the handler may still be running. So the worker reports the end of the run only one TTL later.
             // The next run then starts no earlier than it would if the session had expired.

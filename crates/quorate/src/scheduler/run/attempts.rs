@@ -5,6 +5,7 @@ use crate::{
         job::{Job, Payload, RunCause, RunContext, RunGuard, RunOutcome, RunOutput},
         policy::Delivery,
         run::Cancel,
+        store::WorkResult,
     },
 };
 use futures_util::FutureExt;
@@ -25,26 +26,9 @@ pub(in crate::scheduler) struct Execution {
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// The result of an execution.
-#[derive(Debug)]
-pub(in crate::scheduler) struct ExecutionResult {
-    pub(in crate::scheduler) end: ExecutionEnd,
-    /// The last error, the reason of the cancellation, or the handler's note on a run that is done. It is empty if there
-    /// is none.
-    pub(in crate::scheduler) reason: Arc<str>,
-    /// The error of the last failed attempt, if `reason` does not contain this error. For example, a later
-    /// attempt succeeded.
-    pub(in crate::scheduler) error: Option<Arc<str>>,
-    pub(in crate::scheduler) attempts: u32,
-    pub(in crate::scheduler) took: Duration,
-    /// The state that the handler set for later runs of the job. Present only if the run is done.
-    pub(in crate::scheduler) state: Option<Arc<str>>,
-    pub(in crate::scheduler) output: Option<Arc<str>>,
-}
-
 /// The way in which a run or an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::scheduler) enum ExecutionEnd {
+enum ExecutionEnd {
     Done,
     Failed,
     TimedOut,
@@ -56,8 +40,8 @@ pub(in crate::scheduler) enum ExecutionEnd {
 }
 
 impl ExecutionEnd {
-    /// Returns the outcome of the run's tick in the history. Returns `None` if the tick runs again.
-    pub(in crate::scheduler) fn of_tick(self) -> Option<RunOutcome> {
+    /// Returns the outcome of the run. Returns `None` if it must be executed again.
+    fn outcome(self) -> Option<RunOutcome> {
         match self {
             Self::Done => Some(RunOutcome::Done),
             Self::Failed => Some(RunOutcome::Failed),
@@ -133,10 +117,10 @@ fn interrupted(delivery: Delivery) -> ExecutionEnd {
 }
 
 impl Execution {
-    /// Runs the attempts, one after another. Dropping the future drops the handler.
-    pub(in crate::scheduler) async fn run(self) -> ExecutionResult {
+    /// Runs the attempts of a run that `worker` begins at `began`, one after another. Dropping the future drops the handler.
+    pub(in crate::scheduler) async fn run(self, worker: &Arc<str>, began: WallTime) -> WorkResult {
         let env = self.guard.env().clone();
-        let began = env.now();
+        let since = env.now();
         let mut attempts = 0;
         let mut last_error = None;
         let (end, reason) = loop {
@@ -194,7 +178,17 @@ impl Execution {
         let error = last_error.filter(|_| !matches!(end, ExecutionEnd::Failed | ExecutionEnd::TimedOut));
         let (state, output) = self.output.take();
         let state = state.filter(|_| end == ExecutionEnd::Done);
-        ExecutionResult { end, reason, error, attempts, took: env.now().since(began), state, output }
+        WorkResult {
+            worker: Arc::clone(worker),
+            end: end.outcome(),
+            reason,
+            began,
+            took: Some(env.now().since(since)),
+            attempts,
+            error,
+            state,
+            output,
+        }
     }
 
     fn signals(&self) -> Signals {

@@ -14,5 +14,5 @@ pub(super) mod span;
 pub(super) mod worker;
 mod worklist;
 
-pub(super) use attempts::{Execution, ExecutionEnd, ExecutionResult};
+pub(super) use attempts::Execution;
 pub(super) use cancel::{Cancel, on_request};

@@ -9,11 +9,8 @@ use crate::{
     scheduler::{
         job::{Job, Payload, RunCause, RunGuard, RunOutcome, RunOutput},
         policy::Delivery,
-        run::{
-            Cancel, Execution, ExecutionResult, next_start::RecordDelay, pending_run::PendingRun,
-            span::record_end,
-        },
-        store::{HistoryEntry, RunRecord, saved_state::SavedState},
+        run::{Cancel, Execution, next_start::RecordDelay, pending_run::PendingRun, span::record_end},
+        store::{HistoryEntry, RunRecord, WorkResult, snapshot::state_key},
     },
 };
 use std::{
@@ -28,7 +25,8 @@ pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) start: PendingRun,
     pub(in crate::scheduler) ledger: TermLedger,
     pub(in crate::scheduler) term: Term,
-    pub(in crate::scheduler) state: SavedState,
+    /// The state that the job's last run has saved.
+    pub(in crate::scheduler) state: Option<Arc<str>>,
     pub(in crate::scheduler) payload: Option<Payload>,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) began: Began,
@@ -46,7 +44,7 @@ impl Run {
     pub(in crate::scheduler) async fn run(self, span: Span) -> RunEnd {
         let end = self.steps().instrument(span.clone()).await;
         let (outcome, entry) = match &end {
-            RunEnd::Ended(entry) => (entry.end.as_str(), entry),
+            RunEnd::Ended { entry, .. } => (entry.end.as_str(), entry),
             RunEnd::Interrupted(entry, _) => ("interrupted", entry),
             _ => {
                 span.record("outcome", "not started");
@@ -91,39 +89,34 @@ impl Run {
             cause: self.start.cause,
             payload: self.payload.clone(),
             guard: RunGuard::Term(self.term.clone()),
-            output: RunOutput::new(self.state.text(), self.job.rules.keep_output),
+            output: RunOutput::new(self.state.clone(), self.job.rules.keep_output),
             cancel: self.cancel.clone(),
             grace: self.grace,
         };
-        let result = work.run().await;
-        self.record_end(started, began, result).await
+        let result = work.run(self.worker(), began).await;
+        self.record_end(started, result).await
     }
 
     /// Records the end of the run in the ledger. If the run was interrupted and will be executed again, no end
     /// is recorded.
-    async fn record_end(self, started: RunRecord, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
-        let ExecutionResult { end, took, .. } = worked;
-        let state = worked.state.take();
+    async fn record_end(self, started: RunRecord, mut result: WorkResult) -> RunEnd {
+        let state = result.state.take();
         // The state is stored before the end is. If the leader crashed in between, the next leader would repeat the run
         // with the new state. So this time is kept short.
         let may_wait = state.is_none();
-        if let Some(text) = state
-            && let Err(error) = self.state.set(text, &self.ledger).await
-        {
-            tracing::warn!(job = &*self.job.name, "its state is not stored at a majority yet: {error}");
-        }
-        let Some(end) = end.of_tick() else {
+        store_state(&self.job.name, state.as_ref(), &self.ledger).await;
+        let Some(end) = result.end else {
             let cause = match self.start.cause {
                 RunCause::Scheduled => RunCause::CatchUp,
                 other => other,
             };
             let interruptions = self.start.interruptions + 1;
-            let entry = self.entry(RunOutcome::Cancelled, began, worked);
+            let entry = self.entry(RunOutcome::Cancelled, result);
             let again = PendingRun { cause, seen: Some(started), interruptions, ..self.start };
             return RunEnd::Interrupted(entry, Box::new(again));
         };
         let of = (self.term.unchecked_token(), self.start.at);
-        let closed = RunRecord::closed(self.worker(), (end, &worked.reason), Some(took), of);
+        let closed = RunRecord::closed(self.worker(), (end, &result.reason), result.took(), of);
         if may_wait {
             self.delay.wait(self.term.env(), self.term.quorum().wall()).await;
         }
@@ -131,7 +124,7 @@ impl Run {
             // The next leader repeats an at-least-once run.
             tracing::warn!(job = &*self.job.name, "its end is not recorded: {error}");
         }
-        RunEnd::Ended(self.entry(end, began, worked))
+        RunEnd::Ended { entry: self.entry(end, result), state }
     }
 
     /// Writes *started*, and waits until a majority stores it.
@@ -142,17 +135,9 @@ impl Run {
     }
 
     /// Returns the history entry of the run, which this leader has executed.
-    fn entry(&self, end: RunOutcome, began: WallTime, worked: ExecutionResult) -> Box<HistoryEntry> {
-        let PendingRun { tick, cause, .. } = self.start;
-        Box::new(HistoryEntry {
-            reason: worked.reason,
-            started: Some(began),
-            took: Some(worked.took),
-            attempts: worked.attempts,
-            attempt_error: worked.error,
-            output: worked.output,
-            ..HistoryEntry::new(&self.job.name, tick, cause, end, self.worker(), self.term.unchecked_token())
-        })
+    fn entry(&self, end: RunOutcome, result: WorkResult) -> Box<HistoryEntry> {
+        let (of, term) = ((self.start.tick, self.start.cause), self.term.unchecked_token());
+        Box::new(result.entry(&self.job.name, of, end, term))
     }
 
     fn worker(&self) -> &Arc<str> {
@@ -166,12 +151,21 @@ impl Run {
     }
 }
 
+/// Stores the state that a run has saved for the later runs of its job, and waits until a majority has it.
+pub(super) async fn store_state(job: &str, text: Option<&Arc<str>>, ledger: &TermLedger) {
+    if let Some(text) = text
+        && let Err(error) = ledger.write(&state_key(job), Arc::clone(text)).await
+    {
+        tracing::warn!(job, "its state is not stored at a majority yet: {error}");
+    }
+}
+
 /// The result of the leader's task for a run, which the event loop receives.
 #[derive(Debug)]
 pub(in crate::scheduler) enum RunEnd {
     /// The run has ended. Its record is closed, unless the leader executed the run and could not write the
-    /// record.
-    Ended(Box<HistoryEntry>),
+    /// record. `state` is what the run has saved for the later runs of its job.
+    Ended { entry: Box<HistoryEntry>, state: Option<Arc<str>> },
     /// The run was interrupted, and must be executed again. The `seen` record of the pending run is the
     /// *started* record. The history gets the entry only if this leader does not execute the run again.
     Interrupted(Box<HistoryEntry>, Box<PendingRun>),

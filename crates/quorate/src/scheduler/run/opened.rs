@@ -9,13 +9,10 @@ use crate::{
         job::{Job, Payload, RunCause},
         run::{
             assign::{OpenEnd, OpenRuns},
-            on_leader::RunEnd,
+            on_leader::{RunEnd, store_state},
             pending_run::PendingRun,
         },
-        store::{
-            HistoryEntry, OpenRun, RunRecord, TAKE_WITHIN, WorkResult, record_life::LATE_AFTER,
-            saved_state::SavedState, verdict::first_opened,
-        },
+        store::{OpenRun, RunRecord, TAKE_WITHIN, record_life::LATE_AFTER, verdict::first_opened},
     },
 };
 use std::sync::Arc;
@@ -26,7 +23,6 @@ pub(in crate::scheduler) struct Opened {
     start: PendingRun,
     job: Arc<Job>,
     ledger: TermLedger,
-    state: SavedState,
     end: oneshot::Receiver<OpenEnd>,
 }
 
@@ -37,48 +33,36 @@ impl Opened {
     pub(in crate::scheduler) fn new(
         (job, start, payload): (Arc<Job>, PendingRun, Option<Payload>),
         (term, ledger, runs): (&Term, &TermLedger, &OpenRuns),
-        state: SavedState,
+        state: Option<Arc<str>>,
         reopens: bool,
         unknown_from: WallTime,
     ) -> Self {
         let (open, stored) = match &start.seen {
             Some(RunRecord::Open(open)) => (open.clone(), true),
             _ => {
-                let open = first_generation(&job, &start, term, &state, unknown_from);
+                let open = first_generation(&job, &start, term, state, unknown_from);
                 (OpenRun { payload, job: job.for_worker(), ..open }, false)
             }
         };
         let end = runs.open(&start.key, (&job, open), reopens, stored);
-        Self { start, job, ledger: ledger.clone(), state, end }
+        Self { start, job, ledger: ledger.clone(), end }
     }
 
     /// Waits for the end of the run, and closes the run.
     pub(in crate::scheduler) async fn run(self) -> RunEnd {
-        let Self { start, job, ledger, state, end } = self;
-        let Ok(OpenEnd { open, end, result }) = end.await else { return RunEnd::Left };
-        let WorkResult { worker, reason, began, took, attempts, error, state: text, output, .. } = result;
-        if let Some(text) = text
-            && let Err(error) = state.set(text, &ledger).await
-        {
-            tracing::warn!(job = &*job.name, "its state is not stored at a majority yet: {error}");
-        }
-        let ran = attempts > 0;
-        let took_here = took.filter(|_| ran);
-        let closed = RunRecord::closed(&worker, (end, &reason), took_here, (open.term, start.at));
+        let Self { start, job, ledger, end } = self;
+        let Ok(OpenEnd { open, end, mut result }) = end.await else { return RunEnd::Left };
+        let state = result.state.take();
+        store_state(&job.name, state.as_ref(), &ledger).await;
+        let of = (open.term, start.at);
+        let closed = RunRecord::closed(&result.worker, (end, &result.reason), result.took(), of);
         if let Err(error) = ledger.write(&start.key, closed.to_value()).await {
             // The run stays open in the ledger. The next leader finds the end of the run on the nodes, and closes it.
             tracing::warn!(job = &*job.name, "not closed: {error}");
             return RunEnd::Left;
         }
-        RunEnd::Ended(Box::new(HistoryEntry {
-            reason,
-            started: ran.then_some(began),
-            took: ran.then(|| took.unwrap_or_default()),
-            attempts,
-            attempt_error: error,
-            output,
-            ..HistoryEntry::new(&job.name, start.tick, start.cause, end, &worker, open.term)
-        }))
+        let entry = result.entry(&job.name, (start.tick, start.cause), end, open.term);
+        RunEnd::Ended { entry: Box::new(entry), state }
     }
 }
 
@@ -87,7 +71,7 @@ fn first_generation(
     job: &Job,
     start: &PendingRun,
     term: &Term,
-    state: &SavedState,
+    state: Option<Arc<str>>,
     unknown_from: WallTime,
 ) -> OpenRun {
     let now = term.quorum().wall();
@@ -117,7 +101,7 @@ fn first_generation(
             false => job.rules.labels.clone(),
         },
         uses: start.uses(job),
-        state: state.text(),
+        state,
         cancel: None,
         payload: None,
         job: None,

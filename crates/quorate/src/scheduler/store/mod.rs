@@ -16,7 +16,6 @@ mod request;
 mod request_row;
 pub(super) mod retention;
 pub(super) mod run_report;
-pub(super) mod saved_state;
 pub(super) mod snapshot;
 mod stored_job;
 pub(crate) mod verdict;

@@ -10,7 +10,6 @@ use crate::{
         store::{
             AssignedTo, JobRow, REQUESTED_PREFIX, RecordError, RequestRow, RunKey, RunRecord, TICK_PREFIX,
             job_and_tick,
-            saved_state::SavedState,
             verdict::{Decision, SkipReason},
         },
     },
@@ -25,6 +24,14 @@ use std::{
 const RUN_PREFIXES: [&str; 2] = [TICK_PREFIX, REQUESTED_PREFIX];
 /// The key of the row with the time before which the leader removes the records of runs, in microseconds since the epoch.
 pub(in crate::scheduler) const LOW_WATER: &str = "low_water";
+
+/// The prefix of the keys of the states that runs save for the later runs of their jobs.
+pub(in crate::scheduler) const STATE_PREFIX: &str = "state/";
+
+/// Returns the key of the state of a job.
+pub(in crate::scheduler) fn state_key(job: &str) -> Arc<str> {
+    format!("{STATE_PREFIX}{job}").into()
+}
 /// The number of records after which the construction yields to other tasks.
 const RECORDS_PER_TURN: usize = 1_000;
 
@@ -268,8 +275,14 @@ impl LedgerSnapshot {
         self.rows(RequestId::PREFIX).filter_map(|(_, row)| serde_json::from_str(row).ok())
     }
 
-    pub(in crate::scheduler) fn state(&self, job: &str) -> SavedState {
-        SavedState::new(job, self.row(&SavedState::key(job)).cloned())
+    /// Returns the state that a run of the job has saved for the job's later runs.
+    pub(in crate::scheduler) fn state(&self, job: &str) -> Option<Arc<str>> {
+        self.row(&state_key(job)).cloned()
+    }
+
+    /// Notes the state that a run of the job has saved. The ledger has it.
+    pub(in crate::scheduler) fn set_state(&mut self, job: &str, text: Arc<str>) {
+        self.rows.insert(state_key(job), text);
     }
 
     pub(in crate::scheduler) fn row(&self, key: &str) -> Option<&Arc<str>> {

@@ -1,9 +1,14 @@
-//! The end of a run that its worker reports. The leader reads it, and writes the history entry and the state of the job.
+//! The end of a run that its worker reports, and the result of every run that is executed. The leader reads it, and writes the
+//! history entry and the state of the job.
 
 use crate::{
     env::WallTime,
+    node::FencingToken,
     node::engine::{RESULT_MAX, cut},
-    scheduler::job::{RunOutcome, tail},
+    scheduler::{
+        job::{RunCause, RunOutcome, tail},
+        store::HistoryEntry,
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -26,21 +31,24 @@ pub(in crate::scheduler) enum WorkEnd {
     },
 }
 
-/// The result of a run on a worker.
+/// The result of a run, on a worker or on the leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct WorkResult {
     pub(in crate::scheduler) worker: Arc<str>,
     /// The outcome of the run. `None` if the run was interrupted and must be executed again.
     pub(in crate::scheduler) end: Option<RunOutcome>,
+    /// The last error, the reason of the cancellation, or the handler's note on a run that is done. It is empty if there
+    /// is none.
     pub(in crate::scheduler) reason: Arc<str>,
     pub(in crate::scheduler) began: WallTime,
     /// The duration of the run. `None` if it is not known whether a handler ran.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::scheduler::wire::maybe_micros")]
     pub(in crate::scheduler) took: Option<Duration>,
     pub(in crate::scheduler) attempts: u32,
-    /// The error of the last failed attempt, if the outcome is neither *failed* nor *timed out*.
+    /// The error of the last failed attempt, if `reason` does not contain it: the outcome is neither *failed* nor *timed out*.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::scheduler) error: Option<Arc<str>>,
+    /// The state that the handler set for later runs of the job. Present only if the run is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::scheduler) state: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,6 +68,31 @@ impl WorkResult {
             error: None,
             state: None,
             output: None,
+        }
+    }
+
+    /// Returns the duration of the run, if a handler was called.
+    pub(in crate::scheduler) fn took(&self) -> Option<Duration> {
+        self.took.filter(|_| self.attempts > 0)
+    }
+
+    /// Returns the history entry of a run of `job` for `tick` that ended as `end` in the term `term`.
+    pub(in crate::scheduler) fn entry(
+        self,
+        job: &Arc<str>,
+        (tick, cause): (WallTime, RunCause),
+        end: RunOutcome,
+        term: FencingToken,
+    ) -> HistoryEntry {
+        let ran = self.attempts > 0;
+        HistoryEntry {
+            reason: self.reason,
+            started: ran.then_some(self.began),
+            took: ran.then(|| self.took.unwrap_or_default()),
+            attempts: self.attempts,
+            attempt_error: self.error,
+            output: self.output,
+            ..HistoryEntry::new(job, tick, cause, end, &self.worker, term)
         }
     }
 }

@@ -36,7 +36,7 @@ fn plan(job: Job, from: WallTime) -> LedJob {
 }
 
 fn led(job: impl Into<Arc<Job>>, from: WallTime, unfinished: Vec<PendingRun>) -> LedJob {
-    LedJob::new(job.into(), JobRow::default(), SavedState::new("j", None), from, unfinished)
+    LedJob::new(job.into(), JobRow::default(), from, unfinished)
 }
 
 fn pause(led: &mut LedJob, now: WallTime, until: Option<WallTime>) -> Vec<SkippedTick> {
@@ -456,8 +456,8 @@ fn ticks_of_another_placement_count_after_the_runs_that_were_opened_ahead() {
 fn a_leader_that_takes_over_a_pause_returns_its_whole_span() {
     let paused = |since| {
         let paused = Some(Paused { at: at(20), ..Paused::default() });
-        let (row, state) = (JobRow { since, paused, ..JobRow::default() }, SavedState::new("j", None));
-        LedJob::new(Arc::new(job(Delivery::AtMostOnce)), row, state, at(490), Vec::new())
+        let row = JobRow { since, paused, ..JobRow::default() };
+        LedJob::new(Arc::new(job(Delivery::AtMostOnce)), row, at(490), Vec::new())
     };
     let spans = [at(3), at(300)].map(|since| resume(&mut paused(since), at(500)));
     assert_eq!(spans[0], Some((at(21), at(500))), "not only of the misfire window");

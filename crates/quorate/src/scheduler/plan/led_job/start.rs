@@ -102,7 +102,6 @@ mod tests {
         schedule::Schedule,
         store::{
             JobRow,
-            saved_state::SavedState,
             snapshot::tests::{SECOND, at, sealed},
         },
     };
@@ -114,8 +113,8 @@ mod tests {
     }
 
     fn plan(job: Job, unfinished: Vec<PendingRun>) -> LedJob {
-        let (row, state) = (JobRow { since: at(10), ..JobRow::default() }, SavedState::new("j", None));
-        let mut plan = LedJob::new(Arc::new(job), row, state, at(10), unfinished);
+        let row = JobRow { since: at(10), ..JobRow::default() };
+        let mut plan = LedJob::new(Arc::new(job), row, at(10), unfinished);
         plan.plan_due(&sealed(&[], &[]), at(11));
         plan
     }

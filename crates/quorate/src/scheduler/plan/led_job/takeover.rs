@@ -12,7 +12,6 @@ use crate::{
             HistoryEntry, JobRow, RecordError, RunKey,
             record_life::LATE_AFTER,
             recorded_ends::{RecordedEnd, recorded_ends},
-            saved_state::SavedState,
             snapshot::LedgerSnapshot,
         },
     },
@@ -44,8 +43,6 @@ pub(in crate::scheduler) struct RemovedJob {
     /// The time up to which ticks were planned. If the job is added again, no earlier tick is planned, even if
     /// the clock has stepped back.
     planned: WallTime,
-    /// The job's state, shared with a run that may still be active.
-    state: SavedState,
     /// The time when the job's row was removed.
     closed: WallTime,
 }
@@ -53,25 +50,21 @@ pub(in crate::scheduler) struct RemovedJob {
 impl LedJob {
     /// Returns the data that the leader keeps in case the job is added again.
     pub(in crate::scheduler) fn remove(&self, now: WallTime) -> RemovedJob {
-        RemovedJob::new(self.row.clone(), self.planned, self.state.clone(), now)
+        RemovedJob::new(self.row.clone(), self.planned, now)
     }
 }
 
 impl RemovedJob {
-    fn new(row: JobRow, planned: WallTime, state: SavedState, closed: WallTime) -> Self {
+    fn new(row: JobRow, planned: WallTime, closed: WallTime) -> Self {
         let row = JobRow { rules: "".into(), spec: None, ..row }.to_value();
-        Self { row, planned, state, closed }
+        Self { row, planned, closed }
     }
 
     /// Returns the data of a job that has ended, from the ledger's records of the job. A job has ended when its
     /// data was not refreshed by any worker during the ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = sealed.job_row(job).ok().flatten().unwrap_or_default();
-        Self::new(row, now, sealed.state(job), now)
-    }
-
-    pub(in crate::scheduler) fn state(&self) -> &SavedState {
-        &self.state
+        Self::new(row, now, now)
     }
 
     /// Returns whether all records of the removed job are gone once the nodes have pruned the records before
@@ -93,11 +86,11 @@ pub(in crate::scheduler) fn find(
 ) -> FoundJob {
     let again = removed.is_some();
     let mut unreadable = None;
-    let (row, mut write, now, state) = match removed {
-        Some(RemovedJob { row, planned, state, .. }) => {
+    let (row, mut write, now) = match removed {
+        Some(RemovedJob { row, planned, .. }) => {
             let now = job.begins(now).max(planned);
             let row = JobRow::parse(&row).ok();
-            (row.map(|row| JobRow { ended: None, since: now, ..row }), true, now, state)
+            (row.map(|row| JobRow { ended: None, since: now, ..row }), true, now)
         }
         None => {
             let row = sealed.job_row(&job.name).unwrap_or_else(|why| {
@@ -106,7 +99,7 @@ pub(in crate::scheduler) fn find(
             });
             let row = row.or_else(|| job.defined_at().map(|since| JobRow::of_stored(&job, since)));
             // A row that cannot be read is written again.
-            (row, unreadable.is_some(), now, sealed.state(&job.name))
+            (row, unreadable.is_some(), now)
         }
     };
     let is_new = row.is_none();
@@ -143,7 +136,7 @@ pub(in crate::scheduler) fn find(
     } else {
         due_after(&job, sealed, row.since, marked, now)
     };
-    FoundJob { led: LedJob::new(job, row, state, after, runs), lost, is_new, write, window, unreadable }
+    FoundJob { led: LedJob::new(job, row, after, runs), lost, is_new, write, window, unreadable }
 }
 
 /// Notes the ends that the ledger has and the row may not show, because the previous leader ended before it
@@ -283,8 +276,7 @@ mod tests {
     fn an_adopted_run_is_watched_however_late_the_leader_begins() {
         let job = job(Delivery::AtMostOnce).placement(Placement::AnyWorker);
         let (runs, _) = unfinished(&job, &opened(RunCause::Scheduled));
-        let mut plan =
-            LedJob::new(Arc::new(job), JobRow::default(), SavedState::new("j", None), at(400), runs);
+        let mut plan = LedJob::new(Arc::new(job), JobRow::default(), at(400), runs);
         let (run, skipped) = plan.start(at(500));
         assert_eq!((run.map(|run| run.tick), skipped), (Some(at(12)), vec![]), "a worker may execute it");
     }

@@ -13,7 +13,7 @@ use crate::{
             led_job::{DueDecisions, FoundJob, LedJob, find},
         },
         policy::Placement,
-        store::JobRow,
+        store::{JobRow, snapshot::state_key},
     },
 };
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Planner {
             since = %led.row().since,
             "found"
         );
-        let (value, state, waiting) = (led.row().to_value(), led.state().clone(), led.alerts().len());
+        let (value, waiting) = (led.row().to_value(), led.alerts().len());
         let is_unconfirmed = self.unconfirmed.contains_key(&job.name);
         let id = self.table.add(led, write && is_new || is_unconfirmed);
         match (write, is_new) {
@@ -56,8 +56,8 @@ impl Planner {
             (true, false) => self.effects.push(Effect::PutRow { key, value }),
             _ => {}
         }
-        if again {
-            self.effects.push(Effect::KeepState(state));
+        if let Some(value) = self.sealed.state(&job.name).filter(|_| again) {
+            self.effects.push(Effect::PutRow { key: state_key(&job.name), value });
         }
         if waiting > 0 {
             self.put_row(id, waiting);
@@ -111,7 +111,9 @@ impl Planner {
         for led in self.table.take_ended() {
             let name = &led.job().name;
             if self.table.id(name).is_none() {
-                self.effects.push(Effect::RemoveState(led.state().clone()));
+                if self.sealed.state(name).is_some() {
+                    self.effects.push(Effect::RemoveRow { key: state_key(name) });
+                }
                 self.effects.push(Effect::CloseHistory(Arc::clone(name)));
             }
         }
@@ -143,8 +145,8 @@ impl Planner {
 
     /// Starts the waiting run of a job whose turn it is.
     pub(super) fn start(&mut self, id: JobId, now: WallTime) {
-        let start = |led: &mut LedJob| (Arc::clone(led.job()), led.state().clone(), led.start(now));
-        let Some((job, state, (run, too_late))) = self.table.change(id, start) else { return };
+        let start = |led: &mut LedJob| (Arc::clone(led.job()), led.start(now));
+        let Some((job, (run, too_late))) = self.table.change(id, start) else { return };
         if let Some(run) = run {
             let active = ActiveRun::new(&run, &job);
             let (here, key) = (active.here, Arc::clone(&active.key));
@@ -159,8 +161,8 @@ impl Planner {
                 Placement::EveryWorker => self.parts_named(&job.name),
                 _ => run.payload.clone().or_else(|| job.payload.clone()),
             };
-            let start =
-                RunStart { owner: Some(id), job: Arc::clone(&job), state, run, payload, end_needed_at };
+            let (owner, state) = (Some(id), self.sealed.state(&job.name));
+            let start = RunStart { owner, job: Arc::clone(&job), state, run, payload, end_needed_at };
             self.effects.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
             self.effects.extend(left_out.map(|why| Effect::Withdraw { key, why }));
         }

@@ -28,6 +28,7 @@ impl Planner {
         let RunCompletion { owner, key, end } = ended;
         let Some(id) = owner else { return self.watch_ended(&key, end, now) };
         let Some(job) = self.table.get(id).map(|led| Arc::clone(led.job())) else { return };
+        self.note_state(&job.name, end.as_ref());
         let Some(run) = self.table.end(id, &key) else { return };
         let (request, at) = (run.request(), run.at);
         let is_over = match end {
@@ -75,8 +76,9 @@ impl Planner {
     fn watch_ended(&mut self, key: &Arc<str>, end: Option<RunEnd>, now: WallTime) {
         let Some((job, uses)) = self.unknown_runs.end(key) else { return };
         uses.iter().for_each(|key| self.table.free_key(key));
+        self.note_state(&job.name, end.as_ref());
         match end {
-            Some(RunEnd::Ended(entry)) => {
+            Some(RunEnd::Ended { entry, .. }) => {
                 if let Some(at) = self.sealed.settle(key, entry.end) {
                     self.follow(&entry, at, now);
                 }
@@ -90,6 +92,13 @@ impl Planner {
         }
         if !self.unknown_runs.jobs().contains(&job.name) {
             self.to_take.extend(self.deferred.remove(&job.name));
+        }
+    }
+
+    /// Notes the state that a run has saved for the later runs of its job.
+    fn note_state(&mut self, job: &str, end: Option<&RunEnd>) {
+        if let Some(RunEnd::Ended { state: Some(text), .. }) = end {
+            self.sealed.set_state(job, Arc::clone(text));
         }
     }
 
@@ -110,9 +119,9 @@ impl Planner {
     /// Enters the end of a run in the history. Returns false if the run is not over: a worker still executes it, or the
     /// next leader decides on it.
     fn report_end(&mut self, job: Arc<Job>, run: ActiveRun, end: RunEnd, now: WallTime) -> bool {
-        let is_over = matches!(end, RunEnd::Ended(_));
+        let is_over = matches!(end, RunEnd::Ended { .. });
         let entry = match end {
-            RunEnd::Ended(entry) => *entry,
+            RunEnd::Ended { entry, .. } => *entry,
             RunEnd::Interrupted(entry, _) => {
                 let reason = &entry.reason;
                 let reason = format!("interrupted by the step-down; the next leader runs it again: {reason}");

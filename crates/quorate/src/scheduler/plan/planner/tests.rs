@@ -81,7 +81,8 @@ fn completion(start: &RunStart, end: Option<RunEnd>) -> RunCompletion {
 pub(super) fn done(start: &RunStart) -> RunCompletion {
     let (job, PendingRun { tick, cause, .. }) = (&start.job.name, &start.run);
     let entry = HistoryEntry::new(job, *tick, *cause, RunOutcome::Done, &"w".into(), FencingToken::new(9));
-    completion(start, Some(RunEnd::Ended(Box::new(HistoryEntry { started: Some(at(11)), ..entry }))))
+    let entry = Box::new(HistoryEntry { started: Some(at(11)), ..entry });
+    completion(start, Some(RunEnd::Ended { entry, state: None }))
 }
 
 fn reports(effects: &[Effect]) -> Vec<(Arc<str>, RunOutcome)> {

@@ -186,8 +186,7 @@ fn the_row_has_the_end_of_a_pause_and_the_change_of_a_schedule() {
 }
 
 fn removed(row: JobRow, planned: WallTime) -> Option<RemovedJob> {
-    let state = SavedState::new("j", None);
-    Some(RemovedJob::new(row, planned, state, planned))
+    Some(RemovedJob::new(row, planned, planned))
 }
 
 /// Regression: 20,000 jobs that a reload removed took 24 MB for an hour.
