@@ -20,7 +20,8 @@ pub struct Shrunk {
 /// `None` if the seed breaks no invariant.
 ///
 /// The search is the *ddmin* of Zeller and Hildebrandt (*Simplifying and Isolating Failure-Inducing Input*, 2002): it
-/// removes halves, quarters and so on, down to single faults. It then removes the network's conditions.
+/// removes halves, quarters and so on, down to single faults, of which it tries each until none can go. Unlike *ddmin*,
+/// it does not begin again at the whole after each removal. It then removes the network's conditions.
 ///
 /// # Panics
 ///
@@ -49,31 +50,32 @@ struct Search<'a> {
 impl Search<'_> {
     /// Returns the scenario without the faults that the violation does not need.
     fn without_faults(&mut self, mut scenario: Scenario) -> Scenario {
-        let mut parts = 2;
-        while !scenario.faults.is_empty() {
-            let size = scenario.faults.len().div_ceil(parts);
-            match self.without_one_part(&scenario, size) {
-                Some(smaller) => {
-                    scenario = smaller;
-                    parts = parts.saturating_sub(1).max(2);
-                }
-                None if size == 1 => break,
-                None => parts *= 2,
+        let mut size = scenario.faults.len().div_ceil(2);
+        while size > 0 {
+            let before = scenario.faults.len();
+            self.remove_parts(&mut scenario, size);
+            match size {
+                1 if scenario.faults.len() == before => break,
+                1 => {}
+                _ => size /= 2,
             }
         }
         scenario
     }
 
-    /// Returns the first scenario that lacks `size` consecutive faults and still fails.
-    fn without_one_part(&mut self, scenario: &Scenario, size: usize) -> Option<Scenario> {
-        let starts = (0..scenario.faults.len()).step_by(size);
+    /// Removes each `size` consecutive faults without which the scenario still fails.
+    fn remove_parts(&mut self, scenario: &mut Scenario, size: usize) {
         // Late faults are often those that do not matter.
-        starts.rev().find_map(|start| {
-            let end = (start + size).min(scenario.faults.len());
+        let mut end = scenario.faults.len();
+        while end > 0 {
+            let start = end.saturating_sub(size);
             let mut smaller = scenario.clone();
             smaller.faults.drain(start..end);
-            self.still_fails(&smaller).then_some(smaller)
-        })
+            if self.still_fails(&smaller) {
+                *scenario = smaller;
+            }
+            end = start;
+        }
     }
 
     fn still_fails(&mut self, scenario: &Scenario) -> bool {
