@@ -2,7 +2,7 @@
 //! so that one call to each node carries it together with the *started* records of the next runs.
 //!
 //! Until its record is closed, the run is active: the leader makes no decision that depends on its end. So the record
-//! waits only if no such decision is near: see [`RecordDelay::until`].
+//! waits only if no such decision is near: see [`RecordDelay`].
 //!
 //! # What is not guaranteed
 //!
