@@ -128,8 +128,8 @@ impl TermRecords {
 
     /// Stores the beginning of `term`, or its end if `term` has one.
     pub(super) async fn write(&self, term: &PastTerm) -> Result<(), LedgerError> {
-        // The time of each record is the beginning of the term, so that all records of a term are pruned together.
-        self.0.add(&key(term), term.began, &bounded(term)).await
+        let (key, at, entry) = entry(term);
+        self.0.add(&key, at, &entry).await
     }
 
     /// Removes the oldest terms if there are too many, and sets the time for which the nodes keep the others.
@@ -169,13 +169,15 @@ fn key(term: &PastTerm) -> Arc<str> {
     format!("{:016}/{kind}", term.term.get()).into()
 }
 
-/// Returns the term with a reason that is not too long.
-fn bounded(term: &PastTerm) -> PastTerm {
+/// Returns the record of a term: its key, its time and its content. The time is the beginning of the term, so that all records
+/// of a term are pruned together.
+fn entry(term: &PastTerm) -> (Arc<str>, WallTime, PastTerm) {
+    let key = key(term);
     let mut term = term.clone();
     if let Some(end) = &mut term.end {
         end.reason = crate::node::engine::cut(&end.reason, REASON_MAX).into();
     }
-    term
+    (key, term.began, term)
 }
 
 /// Returns the terms of which there are `records`, the oldest first. A term without a recorded end, after which
@@ -236,7 +238,8 @@ mod tests {
     }
 
     fn node(terms: &[PastTerm]) -> Answered {
-        let mut records: Vec<_> = terms.iter().map(|term| (key(term), record(term.began, term))).collect();
+        let mut records: Vec<_> =
+            terms.iter().map(entry).map(|(key, at, term)| (key, record(at, &term))).collect();
         records.sort_by(|a, b| a.0.cmp(&b.0));
         Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
     }
@@ -271,7 +274,12 @@ mod tests {
 
     #[test]
     fn a_term_is_read_as_it_was_written_and_its_reason_is_bounded() {
-        let text = |term: &PastTerm| serde_json::to_string(&bounded(term)).unwrap();
+        let text = |term: &PastTerm| serde_json::to_string(&entry(term).2).unwrap();
+        assert_eq!(
+            entry(&term(7, None)).1,
+            entry(&term(7, Some((75, TermEndCause::Resigned)))).1,
+            "pruned together"
+        );
         for cause in TermEndCause::ALL {
             let ended = term(7, Some((75, cause)));
             let value = text(&ended);

@@ -56,7 +56,7 @@ impl<'a> Encoder<'a> {
         request: &'a Request,
         plain: &PlainAcquires,
     ) {
-        let count = plain.exceeds(request, self.batch.not_after);
+        let count = plain.floor(request, self.batch.not_after);
         let group = match request {
             _ if count.is_some() => Group::Commands,
             _ if resource.is_claim() => Group::Claims,

@@ -61,14 +61,14 @@ impl Locks {
 }
 
 impl PlainAcquires {
-    /// Returns an empty list. It remains empty if `enabled` is false.
+    /// Permits no acquire of a lock yet, and none at all if `enabled` is false.
     pub(crate) fn new(enabled: bool) -> Self {
         Self { enabled, locks: Mutex::default() }
     }
 
-    /// Returns the count that a grant by plain commands must exceed, if they may serve the request until `not_after`: that of
+    /// Returns the count above which a grant by plain commands counts, if they may serve the request until `not_after`: that of
     /// the last grant by a script. A new claim has no count yet, so zero.
-    pub(crate) fn exceeds(&self, request: &Request, not_after: NodeTime) -> Option<u64> {
+    pub(crate) fn floor(&self, request: &Request, not_after: NodeTime) -> Option<u64> {
         let Request::Acquire { resource, propose, tolerance, ticket: None, .. } = request else {
             return None;
         };
@@ -204,16 +204,16 @@ mod tests {
     #[test]
     fn a_lock_is_known_after_a_grant_by_a_script_for_half_of_its_retention() {
         let (known, lock) = (PlainAcquires::new(true), acquire("a"));
-        assert_eq!(known.exceeds(&lock, at(100)), None);
+        assert_eq!(known.floor(&lock, at(100)), None);
         known.learn(&acquire("a"), &granted(), at(100), false);
-        assert_eq!(known.exceeds(&lock, at(100)), Some(7));
+        assert_eq!(known.floor(&lock, at(100)), Some(7));
         known.learn(&acquire("a"), &granted(), at(119), true);
-        assert_eq!([119, 120].map(|seconds| known.exceeds(&lock, at(seconds))), [Some(7), None]);
+        assert_eq!([119, 120].map(|seconds| known.floor(&lock, at(seconds))), [Some(7), None]);
         known.learn(&acquire("a"), &Reply::MayHold(Refusal::Marker(None)), at(100), true);
-        assert_eq!(known.exceeds(&lock, at(101)), None, "the node may have lost the counter");
+        assert_eq!(known.floor(&lock, at(101)), None, "the node may have lost the counter");
         let disabled = PlainAcquires::new(false);
         disabled.learn(&acquire("a"), &granted(), at(100), false);
-        assert_eq!(disabled.exceeds(&lock, at(100)), None);
+        assert_eq!(disabled.floor(&lock, at(100)), None);
     }
 
     #[test]
@@ -222,17 +222,17 @@ mod tests {
         for refusal in [held(), Reply::MayHold(Refusal::Queued), Reply::MayHold(Refusal::Stale)] {
             let known = PlainAcquires::new(true);
             known.learn(&acquire("a"), &granted(), at(100), false);
-            assert_eq!(known.exceeds(&lock, at(110)), Some(7));
+            assert_eq!(known.floor(&lock, at(110)), Some(7));
             known.learn(&acquire("a"), &refusal, at(110), true);
             known.learn(&acquire("b"), &granted(), at(115), false);
-            assert_eq!(known.exceeds(&lock, at(116)), None, "only a script may have what is missing");
+            assert_eq!(known.floor(&lock, at(116)), None, "only a script may have what is missing");
             known.learn(&acquire("a"), &granted(), at(115), false);
-            assert_eq!(known.exceeds(&lock, at(116)), Some(7));
+            assert_eq!(known.floor(&lock, at(116)), Some(7));
             known.learn(&acquire("a"), &held(), at(116), false);
             known.learn(&acquire("a"), &granted(), at(116), false);
-            assert_eq!(known.exceeds(&lock, at(119)), None, "within a second");
+            assert_eq!(known.floor(&lock, at(119)), None, "within a second");
             known.learn(&acquire("b"), &granted(), at(117), false);
-            assert_eq!(known.exceeds(&lock, at(119)), Some(7));
+            assert_eq!(known.floor(&lock, at(119)), Some(7));
         }
     }
 
@@ -246,19 +246,19 @@ mod tests {
             let known = PlainAcquires::new(true);
             known.learn(&request, &reply, at(100), false);
             known.learn(&acquire("a"), &granted(), at(102), false);
-            assert_eq!(known.exceeds(&acquire("a"), at(104)), None, "{request:?}");
+            assert_eq!(known.floor(&acquire("a"), at(104)), None, "{request:?}");
         }
     }
 
     #[test]
-    fn the_number_of_plain_acquires_is_bounded() {
+    fn the_number_of_known_locks_is_bounded() {
         let known = PlainAcquires::new(true);
         for number in 0..=KNOWN_MAX {
             known.learn(&acquire(&number.to_string()), &granted(), at(100), false);
             assert!(known.all().known.len() <= KNOWN_MAX);
         }
         let last = acquire(&KNOWN_MAX.to_string());
-        assert_eq!(known.exceeds(&last, at(100)), Some(7));
+        assert_eq!(known.floor(&last, at(100)), Some(7));
     }
 
     /// Regression guard: once the set of used claims was full, the claims whose nodes were just asked again were forgotten.
@@ -273,7 +273,7 @@ mod tests {
             other => other,
         };
         known.saw(at(30));
-        let may = |number| known.exceeds(&of(number), at(30)).is_some();
+        let may = |number| known.floor(&of(number), at(30)).is_some();
         for number in 0..5 * KNOWN_MAX {
             assert!(may(number));
             known.learn(&of(number), &Reply::Refused(Refusal::NotNew), at(30), true);

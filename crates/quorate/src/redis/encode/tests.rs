@@ -280,7 +280,7 @@ fn acquire(name: &str, ticket: Option<Owner>) -> Request {
 }
 
 #[test]
-fn acquires_of_plain_acquires_are_one_transaction_between_the_releases_and_the_scripts() {
+fn acquires_by_plain_commands_are_one_transaction_between_the_releases_and_the_scripts() {
     let ticket = Some(Owner::sign("w", 3, 4));
     let requests = vec![
         acquire("new", None),
@@ -361,8 +361,8 @@ fn a_claim_that_is_not_new_or_has_a_distant_deadline_is_acquired_by_a_script() {
     };
     let (known, hour) = (known(&["a"]), NodeTime::from_micros(7) + Duration::from_secs(3600));
     assert!(commands(&known));
-    let count = |known: &PlainAcquires, micros| known.exceeds(&request, NodeTime::from_micros(micros));
-    assert_eq!([count(&known, 0), known.exceeds(&request, hour)], [None, None]);
+    let count = |known: &PlainAcquires, micros| known.floor(&request, NodeTime::from_micros(micros));
+    assert_eq!([count(&known, 0), known.floor(&request, hour)], [None, None]);
     // The worker's clock shows 7 µs, and its time may be one second from the server's: between 1 µs and the deadline.
     assert_eq!(
         [count(&known, 1_000_007), count(&known, 1_000_008)],

@@ -1,4 +1,5 @@
-//! A job that the leader has: which of its ticks run, wait or are skipped, and its row in the ledger. All decisions depend only on the adopted ledger, the events of the term, and the time.
+//! A job that the leader has: which of its ticks run, wait or are skipped, and its row in the ledger. All decisions depend
+//! only on the adopted ledger, the events of the term, and the time.
 
 use crate::{
     env::WallTime,

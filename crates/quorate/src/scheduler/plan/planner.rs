@@ -24,7 +24,7 @@ use crate::{
         store::{
             GroupFreeze, JobRow, LackedJobs,
             record_life::{AHEAD_MAX, held, kept, low_water, window},
-            snapshot::{LedgerSnapshot, state_key},
+            snapshot::LedgerSnapshot,
         },
     },
 };
@@ -424,10 +424,8 @@ impl Planner {
             tracing::info!(group = &*self.group, job = &*job, "{why}");
             let removed = RemovedJob::of_ended(&self.sealed, &job, now);
             self.effects.push(Effect::RemoveRow { key: JobRow::key(&job) });
-            if self.sealed.state(&job).is_some() {
-                self.effects.push(Effect::RemoveRow { key: state_key(&job) });
-            }
             self.removed.insert(Arc::clone(&job), removed);
+            self.remove_state(&job);
             self.close_requests_of(&job, now);
             self.unknown_runs.end_job(&job, &mut self.effects);
             self.lacks_stale = true;
@@ -446,5 +444,7 @@ fn knows(table: &JobTable, removed: &BTreeMap<Arc<str>, RemovedJob>, job: &str) 
 
 #[cfg(test)]
 mod every_tests;
+#[cfg(test)]
+mod state_tests;
 #[cfg(test)]
 mod tests;

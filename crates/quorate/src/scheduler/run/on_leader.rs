@@ -116,7 +116,7 @@ impl Run {
             return RunEnd::Interrupted(entry, Box::new(again));
         };
         let of = (self.term.unchecked_token(), self.start.at);
-        let closed = RunRecord::closed(self.worker(), (end, &result.reason), result.took(), of);
+        let closed = RunRecord::closed(self.worker(), (end, &result.reason), result.handler_took(), of);
         if may_wait {
             self.delay.wait(self.term.env(), self.term.quorum().wall()).await;
         }

@@ -55,7 +55,7 @@ impl Opened {
         let state = result.state.take();
         store_state(&job.name, state.as_ref(), &ledger).await;
         let of = (open.term, start.at);
-        let closed = RunRecord::closed(&result.worker, (end, &result.reason), result.took(), of);
+        let closed = RunRecord::closed(&result.worker, (end, &result.reason), result.handler_took(), of);
         if let Err(error) = ledger.write(&start.key, closed.to_value()).await {
             // The run stays open in the ledger. The next leader finds the end of the run on the nodes, and closes it.
             tracing::warn!(job = &*job.name, "not closed: {error}");

@@ -32,10 +32,12 @@ pub(in crate::scheduler) const STATE_PREFIX: &str = "state/";
 pub(in crate::scheduler) fn state_key(job: &str) -> Arc<str> {
     format!("{STATE_PREFIX}{job}").into()
 }
+
 /// The number of records after which the construction yields to other tasks.
 const RECORDS_PER_TURN: usize = 1_000;
 
-/// The content of the ledger, as the leader has adopted it.
+/// The content of the ledger, as the leader has adopted it. The leader notes the states of jobs that it has stored since, and the
+/// runs that it has closed.
 ///
 /// The leader has every record that an earlier one may have acted on. So a run without a record has not started, unless it is
 /// earlier than the founding of the ledger, or was removed.
@@ -280,9 +282,14 @@ impl LedgerSnapshot {
         self.row(&state_key(job)).cloned()
     }
 
-    /// Notes the state that a run of the job has saved. The ledger has it.
+    /// Notes the state that a run of the job has saved, and that this leader stores.
     pub(in crate::scheduler) fn set_state(&mut self, job: &str, text: Arc<str>) {
         self.rows.insert(state_key(job), text);
+    }
+
+    /// Removes the state of the job, which this leader removes from the ledger.
+    pub(in crate::scheduler) fn take_state(&mut self, job: &str) -> Option<Arc<str>> {
+        self.rows.remove(&*state_key(job))
     }
 
     pub(in crate::scheduler) fn row(&self, key: &str) -> Option<&Arc<str>> {

@@ -72,7 +72,7 @@ impl WorkResult {
     }
 
     /// Returns the duration of the run, if a handler was called.
-    pub(in crate::scheduler) fn took(&self) -> Option<Duration> {
+    pub(in crate::scheduler) fn handler_took(&self) -> Option<Duration> {
         self.took.filter(|_| self.attempts > 0)
     }
 

@@ -33,8 +33,8 @@ pub(in crate::scheduler) struct FoundJob {
     pub(in crate::scheduler) unreadable: Option<RecordError>,
 }
 
-/// A job that the leader removed in this term. The snapshot of the ledger still has the records from before the
-/// removal. So if the job is added again, the leader uses this data instead of the snapshot.
+/// A job that the leader removed in this term. The snapshot of the ledger still has its row and the records of its runs from before
+/// the removal. So if the job is added again, the leader uses this data instead of the row.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RemovedJob {
     /// The value of the job's row, without what the job itself gives when it is added again. A reload may remove many jobs,
@@ -45,6 +45,8 @@ pub(in crate::scheduler) struct RemovedJob {
     planned: WallTime,
     /// The time when the job's row was removed.
     closed: WallTime,
+    /// The state that its runs have saved, once its row was removed too.
+    state: Option<Arc<str>>,
 }
 
 impl LedJob {
@@ -57,7 +59,7 @@ impl LedJob {
 impl RemovedJob {
     fn new(row: JobRow, planned: WallTime, closed: WallTime) -> Self {
         let row = JobRow { rules: "".into(), spec: None, ..row }.to_value();
-        Self { row, planned, closed }
+        Self { row, planned, closed, state: None }
     }
 
     /// Returns the data of a job that has ended, from the ledger's records of the job. A job has ended when its
@@ -65,6 +67,16 @@ impl RemovedJob {
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = sealed.job_row(job).ok().flatten().unwrap_or_default();
         Self::new(row, now, now)
+    }
+
+    /// Keeps the state of the job, whose row in the ledger is removed.
+    pub(in crate::scheduler) fn keep_state(&mut self, text: Arc<str>) {
+        self.state = Some(text);
+    }
+
+    /// Takes the state of the job, if its row was removed. The ledger then needs the row again.
+    pub(in crate::scheduler) fn take_state(&mut self) -> Option<Arc<str>> {
+        self.state.take()
     }
 
     /// Returns whether all records of the removed job are gone once the nodes have pruned the records before

@@ -10,7 +10,7 @@ use crate::{
             effect::{Effect, RunStart},
             job_id::JobId,
             known_jobs::warn_unreadable,
-            led_job::{DueDecisions, FoundJob, LedJob, find},
+            led_job::{DueDecisions, FoundJob, LedJob, RemovedJob, find},
         },
         policy::Placement,
         store::{JobRow, snapshot::state_key},
@@ -21,8 +21,8 @@ use std::sync::Arc;
 impl Planner {
     /// Takes a job over from the ledger, and plans its ticks. Writes the job's row, and closes runs of earlier terms.
     pub(super) fn register(&mut self, job: Arc<Job>, now: WallTime) {
-        let removed = self.removed.remove(&job.name);
-        let again = removed.is_some();
+        let mut removed = self.removed.remove(&job.name);
+        let state = removed.as_mut().and_then(RemovedJob::take_state);
         let found = find(Arc::clone(&job), &self.sealed, self.marked, removed, now);
         let FoundJob { mut led, lost, is_new, write, window, unreadable } = found;
         if self.left_out.failures {
@@ -56,8 +56,8 @@ impl Planner {
             (true, false) => self.effects.push(Effect::PutRow { key, value }),
             _ => {}
         }
-        if let Some(value) = self.sealed.state(&job.name).filter(|_| again) {
-            self.effects.push(Effect::PutRow { key: state_key(&job.name), value });
+        if let Some(text) = state {
+            self.put_state(&job.name, text);
         }
         if waiting > 0 {
             self.put_row(id, waiting);
@@ -111,11 +111,24 @@ impl Planner {
         for led in self.table.take_ended() {
             let name = &led.job().name;
             if self.table.id(name).is_none() {
-                if self.sealed.state(name).is_some() {
-                    self.effects.push(Effect::RemoveRow { key: state_key(name) });
-                }
+                self.remove_state(name);
                 self.effects.push(Effect::CloseHistory(Arc::clone(name)));
             }
+        }
+    }
+
+    /// Stores the state that a run has saved for the later runs of its job.
+    pub(super) fn put_state(&mut self, job: &str, text: Arc<str>) {
+        self.sealed.set_state(job, Arc::clone(&text));
+        self.effects.push(Effect::PutRow { key: state_key(job), value: text });
+    }
+
+    /// Removes the state of a removed job. If the job is added again in this term, it gets the state back.
+    pub(super) fn remove_state(&mut self, job: &str) {
+        let Some(text) = self.sealed.take_state(job) else { return };
+        self.effects.push(Effect::RemoveRow { key: state_key(job) });
+        if let Some(removed) = self.removed.get_mut(job) {
+            removed.keep_state(text);
         }
     }
 

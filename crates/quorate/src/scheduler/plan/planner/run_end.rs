@@ -95,10 +95,11 @@ impl Planner {
         }
     }
 
-    /// Notes the state that a run has saved for the later runs of its job.
+    /// Notes the state that a run has saved for the later runs of its job. The run's task has stored it already. It is stored
+    /// again, because the states of two runs that end at about the same time may arrive here in another order.
     fn note_state(&mut self, job: &str, end: Option<&RunEnd>) {
         if let Some(RunEnd::Ended { state: Some(text), .. }) = end {
-            self.sealed.set_state(job, Arc::clone(text));
+            self.put_state(job, Arc::clone(text));
         }
     }
 

@@ -51,7 +51,11 @@ pub(super) fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
     effects
 }
 
-fn planner(sealed: LedgerSnapshot, jobs: impl IntoIterator<Item = Job>, now: u64) -> (Planner, Vec<Effect>) {
+pub(super) fn planner(
+    sealed: LedgerSnapshot,
+    jobs: impl IntoIterator<Item = Job>,
+    now: u64,
+) -> (Planner, Vec<Effect>) {
     let mut planner = Planner::new(sealed, Definitions::default(), settings());
     planner.change(&registry(jobs), at(now));
     let effects = take_over(&mut planner, now);
@@ -79,10 +83,15 @@ fn completion(start: &RunStart, end: Option<RunEnd>) -> RunCompletion {
 
 /// Returns the completion of a run that a worker has executed.
 pub(super) fn done(start: &RunStart) -> RunCompletion {
+    saved(start, None)
+}
+
+/// Returns the completion of a run that has saved a state.
+pub(super) fn saved(start: &RunStart, state: Option<&str>) -> RunCompletion {
     let (job, PendingRun { tick, cause, .. }) = (&start.job.name, &start.run);
     let entry = HistoryEntry::new(job, *tick, *cause, RunOutcome::Done, &"w".into(), FencingToken::new(9));
     let entry = Box::new(HistoryEntry { started: Some(at(11)), ..entry });
-    completion(start, Some(RunEnd::Ended { entry, state: None }))
+    completion(start, Some(RunEnd::Ended { entry, state: state.map(Into::into) }))
 }
 
 fn reports(effects: &[Effect]) -> Vec<(Arc<str>, RunOutcome)> {
