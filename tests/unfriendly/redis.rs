@@ -32,6 +32,11 @@ pub(super) const REPLIES: &[&str] = &[
     "$8\r\nstanding\r\n",
     "$9\r\n1:2:0:val\r\n",
     "$3\r\nr:k\r\n",
+    "$18\r\nc:99:1:99:0:0::wkr\r\n",
+    "$25\r\nc:9:18446744073709551616:\r\n",
+    "$14\r\nc:9:1:9:0:0:x:\r\n",
+    "+QUEUED\r\n",
+    "*2\r\n$1\r\n5\r\n$1\r\n6\r\n",
     "$1\r\nw\r\n",
     "$20\r\n18446744073709551615\r\n",
     "$20\r\n99999999999999999999\r\n",
@@ -97,9 +102,14 @@ pub fn replies(bytes: &[u8]) {
     let page = |n: usize| shape & (1 << (n + 4)) != 0;
     let before = |n: usize| page(n).then_some(ExpectedReply::Page);
     let is_transaction = shape & 12 == 12;
+    let mut position = 0;
     let of_run = |(n, items): (usize, &usize)| {
-        // MULTI, SET and INCRBY for each lock, EXISTS, GET and TIME.
-        let commands = 4 + 2 * items;
+        // Every second acquire is one of a claim.
+        let claims = (position..position + items).filter(|position| position % 2 == 1).count();
+        position += items;
+        let locks = items - claims;
+        // MULTI, SET and INCRBY for each lock, SET for each claim, EXISTS if there is a lock, GET and TIME.
+        let commands = 3 + 2 * locks + claims + usize::from(locks > 0);
         let reply = match is_transaction {
             true => ExpectedReply::Commands { acquires: *items, commands },
             false => ExpectedReply::Items(*items),

@@ -1,6 +1,7 @@
 //! Functions for the project's own fuzz targets and benchmarks. They are not part of the
 //! public interface, and may change with any release.
 
+use crate::config::SettingError;
 use crate::node::{Batch, BatchReply, Cause, FencingToken, Hello, NodeTime, Owner, Request, Resource};
 pub use crate::redis::encoded::ExpectedReply;
 use crate::redis::{
@@ -26,7 +27,7 @@ use std::{
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// Interprets a server's output `bytes`, of which `piece` bytes arrive at a time, as the `expected` replies to commands.
-/// Each acquire of a transaction is one of a lock.
+/// All requests are acquires: of a lock, and at odd positions of a claim.
 ///
 /// # Errors
 /// The [`Cause`] if the bytes are not such replies.
@@ -39,10 +40,13 @@ pub fn replies(bytes: &[u8], piece: usize, expected: &[ExpectedReply]) -> Result
     });
     let order: Vec<usize> = (0..items.sum()).collect();
     let counts = vec![0; order.len()];
-    let lock = Resource::lock("r").map_err(|error| Cause::Protocol(error.to_string().into()))?;
+    let named = |resource: Result<Resource, SettingError>| {
+        resource.map_err(|error| Cause::Protocol(error.to_string().into()))
+    };
+    let resources = [named(Resource::lock("r"))?, named(Resource::claim("s", "r"))?];
     let (time, propose) = (Duration::from_secs(1), FencingToken::new(1));
-    let acquire = |_: &usize| Request::Acquire {
-        resource: lock.clone(),
+    let acquire = |position: &usize| Request::Acquire {
+        resource: resources[position % 2].clone(),
         owner: Owner::from_node("w"),
         ttl: time,
         propose,
