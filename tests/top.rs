@@ -227,8 +227,14 @@ fn progress_is_shown_on_a_terminal_and_only_there() {
     // The child has the terminal to itself: the line of progress is gone before the child writes.
     let terminal = Tmux::start(&program, "wait", SMALL, &exec("printf 'the child '; stty -a; echo wrote"));
     let piped = program.start(exec("echo piped"));
-    terminal.until_it_shows(&["quorate: waiting for x: held by ", "waiting for the lock x 1 s"]);
-    terminal.until_it_shows(&["waiting for the lock x 2 s"]);
+    let waits = |screen: &str| -> Option<u64> {
+        let (_, seconds) = screen.split_once("waiting for the lock x ")?;
+        seconds.split_once(" s")?.0.parse().ok()
+    };
+    let screen = terminal.until("a wait", |screen| waits(screen).is_some());
+    assert!(screen.contains("quorate: waiting for x: held by "), "{screen}");
+    let first = waits(&screen);
+    terminal.until("a longer wait", |screen| waits(screen) > first);
     program.write("free", "");
     let screen = terminal.until_it_shows(&["the child speed", "wrote\n", "ended 0"]);
     assert!(!screen.contains("waiting for the lock"), "the line is gone:\n{screen}");
